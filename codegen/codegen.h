@@ -1,0 +1,34 @@
+/* codegen/codegen.h: loop program to sources.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_CODEGEN_H
+#define FXCC_CODEGEN_H
+
+#include "ir/program.h"
+
+typedef enum fx_weights_mode { FX_WEIGHTS_AUTO, FX_WEIGHTS_C, FX_WEIGHTS_BIN, FX_WEIGHTS_INCBIN } fx_weights_mode;
+
+/* Golden vectors for NAME_check.c: inputs and expected outputs, dense. */
+typedef struct fx_golden {
+    size_t n_inputs, n_outputs;
+    const fx_tensor *inputs, *outputs;
+    double rtol, atol;
+} fx_golden;
+
+typedef struct fx_emit_options {
+    const char *prefix;          /* of all symbols and files; NULL: from the model's name */
+    fx_weights_mode weights;     /* AUTO: C up to 1 MB, BIN above */
+    bool link_runtime;           /* call libfxrt instead of pasting kernels */
+    const fx_golden *golden;     /* write NAME_check.c; NULL: no */
+} fx_emit_options;
+
+/* One generated file. */
+typedef struct fx_file {
+    const char *name;            /* "resnet18.c", without folder */
+    const char *data;
+    size_t size;
+} fx_file;
+
+/* Everything the program becomes, as texts in p->arena: nothing is written to disk here. Deterministic to the byte. */
+fx_status fx_emit_c(fx_program *p, const fx_emit_options *opt, size_t *n_files, fx_file **files);
+
+#endif

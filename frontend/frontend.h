@@ -1,0 +1,13 @@
+/* frontend/frontend.h: files to graphs.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_FRONTEND_INTERNAL_H
+#define FXCC_FRONTEND_INTERNAL_H
+
+#include "ir/ir.h"
+
+/* Reads a model by its content: .pt2 (torch.export.save) or .fx (our text). The graph is at FX_STAGE_IMPORTED, verified,
+ * with parameters, buffers and constants on the module tree (get_attr nodes), user inputs as placeholders, buffer and input mutations
+ * refused by name unless they are dropped ones (num_batches_tracked). Weights are mapped, not read. */
+fx_status fx_load(fx_context *ctx, const char *path, fx_graph **out);
+
+#endif

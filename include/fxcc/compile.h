@@ -1,0 +1,48 @@
+/* fxcc/compile.h: models to C sources.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_COMPILE_H
+#define FXCC_COMPILE_H
+
+#include "fxcc/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Reads a model: a .pt2 of torch.export.save or a .fx text. Weights are mapped, not read. The graph belongs to ctx.
+ * FX_ERR_IO, FX_ERR_FORMAT, FX_ERR_UNSUPPORTED with diagnostics that name file, entry, node and reason. */
+fx_status fx_load_model(fx_context *ctx, const char *path, fx_graph **graph);
+
+typedef enum fx_weights { FX_WEIGHTS_DEFAULT, FX_WEIGHTS_IN_C, FX_WEIGHTS_IN_BIN, FX_WEIGHTS_IN_INCBIN } fx_weights;
+
+/* What to emit. Zero-initialise and set what differs. */
+typedef struct fx_compile_options {
+    const char *target;       /* preset or file; NULL: "native" */
+    const char *prefix;       /* of symbols and file names; NULL: from the model's name */
+    fx_weights weights;       /* default: in C up to 1 MB, .bin above */
+    bool link_runtime;        /* call libfxrt instead of pasting the kernels into the file */
+    bool check;               /* also NAME_check.c, with golden vectors by the reference interpreter on seeded inputs */
+    const char *golden;       /* .npz with inputs then outputs: golden vectors for NAME_check.c (implies check) */
+    int threads;              /* most threads the emitted code may use; 0: 8 */
+    /* For those who look inside; NULL or false: off. Pass names are those of `fxcc passes`. */
+    const char *dump_before, *dump_after, *stop_after;
+    bool time_passes;
+    void (*log)(void *user, const char *text); /* receives dumps and times */
+    void *log_user;
+} fx_compile_options;
+
+/* What was emitted. */
+typedef struct fx_compile_result {
+    uint64_t arena_size, weights_size, live_size; /* bytes */
+    uint64_t source_size;                         /* bytes of C without weights */
+    size_t kernels, loops;                        /* kernel calls, loop nests */
+} fx_compile_result;
+
+/* Compiles graph (left unchanged) and writes the sources into the folder dir, made if missing. Files appear whole or not at
+ * all: they are written beside and renamed once all is well. result may be NULL. */
+fx_status fx_compile(fx_graph *graph, const fx_compile_options *options, const char *dir, fx_compile_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,492 @@
+/* ir/ir.h: everything ir/ offers to frontend/, lower/, codegen/ and driver/, grouped by file in the order
+ * data flows. include/fxcc/graph.h is the public face of the same structures.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_IR_H
+#define FXCC_IR_H
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "fxcc/error.h"
+#include "fxcc/graph.h"
+#include "fxcc/tensor.h"
+
+/* Out of memory never reaches the code below: fx_arena_alloc and friends do not return NULL but
+ * unwind (longjmp) to the innermost fx_protect, which every public entry point that allocates
+ * establishes. What must be closed on the way (files, libraries' objects) is registered with
+ * fx_defer. All other errors are ordinary return values. */
+
+/* ---- arena.c: memory by lifetime, deferred closing, growing arrays ---------------------------- */
+
+typedef struct fx_arena fx_arena;
+
+fx_arena *fx_arena_create(fx_context *ctx);  /* freed by fx_arena_free, at latest with ctx */
+void fx_arena_free(fx_arena *arena);
+void *fx_arena_alloc(fx_arena *arena, size_t size);             /* zeroed, 16-byte aligned, never NULL */
+void *fx_arena_array(fx_arena *arena, size_t count, size_t size); /* the same, overflow checked */
+void *fx_arena_dup(fx_arena *arena, const void *data, size_t size);
+char *fx_arena_printf(fx_arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+char *fx_arena_vprintf(fx_arena *arena, const char *fmt, va_list ap);
+size_t fx_arena_bytes(const fx_arena *arena);                    /* bytes taken from the system */
+
+#define FX_NEW(arena, T) ((T *)fx_arena_alloc((arena), sizeof(T)))
+#define FX_NEW_ARRAY(arena, T, n) ((T *)fx_arena_array((arena), (size_t)(n), sizeof(T)))
+
+/* Makes room for one more element of array `p` (count n, capacity *cap) in the arena; returns the array. */
+void *fx_arena_grow(fx_arena *arena, void *p, size_t n, size_t *cap, size_t size);
+#define FX_PUSH(arena, p, n, cap) \
+    (*((p) = fx_arena_grow((arena), (p), (n), &(cap), sizeof *(p)), &(p)[(n)++]))
+
+/* Runs fn(arg); FX_ERR_NOMEM (with a diagnostic) if memory ran out inside. Nests. */
+fx_status fx_protect(fx_context *ctx, fx_status (*fn)(void *arg), void *arg);
+_Noreturn void fx_out_of_memory(fx_context *ctx);
+
+/* close(arg) is called when the innermost fx_protect leaves, normally or not, last registered first. */
+void fx_defer(fx_context *ctx, void (*close)(void *arg), void *arg);
+
+/* The arena with the context's lifetime. */
+fx_arena *fx_context_arena(fx_context *ctx);
+
+/* ---- string.c: interned strings, text buffers --------------------------------------------------- */
+
+/* One copy per context: equal text is the same pointer. Text may hold any bytes but NUL. */
+const char *fx_intern(fx_context *ctx, const char *text);
+const char *fx_intern_n(fx_context *ctx, const char *text, size_t n);
+const char *fx_intern_f(fx_context *ctx, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* A text that grows; printers write into one, callers write it out. */
+typedef struct fx_text {
+    fx_arena *arena;
+    char *data; /* NUL-terminated once anything was added, else NULL */
+    size_t size, cap;
+} fx_text;
+
+void fx_text_init(fx_text *t, fx_arena *arena);
+void fx_puts(fx_text *t, const char *s);
+void fx_putn(fx_text *t, const char *s, size_t n);
+void fx_printf(fx_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The shortest decimal that reads back as v ("0.1", "1e-05", "inf", "nan"), always with a point or exponent. */
+void fx_put_double(fx_text *t, double v);
+/* text as a C/JSON-like string literal with quotes; control, non-ASCII-invalid bytes and quotes escaped. */
+void fx_put_quoted(fx_text *t, const char *s);
+
+/* ---- diag.c: diagnostics ------------------------------------------------------------------------ */
+
+/* Where something comes from. Strings are interned; any may be NULL. */
+typedef struct fx_loc {
+    const char *file, *entry, *node, *module, *frame;
+} fx_loc;
+
+/* Records an error and returns status, so that `return fx_fail(ctx, FX_ERR_FORMAT, loc, "...")` reads well.
+ * Say what was expected and what was seen. loc may be NULL. */
+fx_status fx_fail(fx_context *ctx, fx_status status, const fx_loc *loc, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void fx_warn(fx_context *ctx, const fx_loc *loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void fx_remark(fx_context *ctx, const fx_loc *loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* `FX_TRY(call);` hands any failure to the caller. */
+#define FX_TRY(call)                                  \
+    do {                                              \
+        fx_status fx_try_status_ = (call);            \
+        if (fx_try_status_ != FX_OK)                  \
+            return fx_try_status_;                    \
+    } while (0)
+
+/* ---- sym.c: symbolic integers -------------------------------------------------------------------- */
+
+/* An interned integer expression over the graph's symbols: equal expressions are the same pointer. */
+typedef enum fx_sym_kind {
+    FX_SYM_INT, FX_SYM_SYMBOL, FX_SYM_ADD, FX_SYM_MUL, FX_SYM_FLOORDIV, FX_SYM_MOD, FX_SYM_MAX, FX_SYM_MIN,
+    FX_SYM_POW, FX_SYM_CEILDIV,
+    FX_SYM_OPAQUE /* kept as text: printed, never evaluated */
+} fx_sym_kind;
+
+typedef struct fx_sym {
+    fx_sym_kind kind;
+    int64_t value;            /* INT */
+    const char *name;         /* SYMBOL, OPAQUE's text */
+    int n;                    /* operands */
+    const struct fx_sym *const *args;
+} fx_sym;
+
+const fx_sym *fx_sym_int(fx_context *ctx, int64_t v);
+const fx_sym *fx_sym_symbol(fx_context *ctx, const char *name);
+/* Folds constants and flattens and sorts sums and products. Overflow gives an OPAQUE. */
+const fx_sym *fx_sym_make(fx_context *ctx, fx_sym_kind kind, int n, const fx_sym *const *args);
+const fx_sym *fx_sym_opaque(fx_context *ctx, const char *text);
+void fx_sym_print(fx_text *t, const fx_sym *s); /* 2*s27 + 1 */
+
+/* A dimension: a number, or an expression (sym != NULL, value then unused and 0). */
+typedef struct fx_dim {
+    int64_t value;
+    const fx_sym *sym;
+} fx_dim;
+
+/* Range of a graph's symbol, inclusive; INT64_MIN / INT64_MAX where unbounded. */
+typedef struct fx_sym_range {
+    const char *name;
+    int64_t min, max;
+} fx_sym_range;
+
+/* ---- type.c: interned value types ---------------------------------------------------------------- */
+
+typedef enum fx_type_kind {
+    FX_TYPE_NONE, FX_TYPE_TENSOR, FX_TYPE_TUPLE /* also lists */, FX_TYPE_INT, FX_TYPE_FLOAT, FX_TYPE_BOOL, FX_TYPE_STR,
+    FX_TYPE_OTHER
+} fx_type_kind;
+
+/* Equal types are the same pointer. */
+typedef struct fx_type {
+    fx_type_kind kind;
+    fx_dtype dtype;           /* TENSOR */
+    int rank;                 /* TENSOR */
+    const fx_dim *dims;       /* TENSOR: rank of them */
+    const fx_dim *strides;    /* TENSOR: as the model's file says, or NULL; a hint only, no op depends on it */
+    int n;                    /* TUPLE */
+    const struct fx_type *const *items;
+    fx_dim value;             /* INT: its value when known symbolically, else sym == NULL and value 0 */
+} fx_type;
+
+const fx_type *fx_type_tensor(fx_context *ctx, fx_dtype dtype, int rank, const fx_dim *dims, const fx_dim *strides);
+const fx_type *fx_type_tensor_static(fx_context *ctx, fx_dtype dtype, int rank, const int64_t *sizes);
+const fx_type *fx_type_tuple(fx_context *ctx, int n, const fx_type *const *items);
+const fx_type *fx_type_scalar(fx_context *ctx, fx_type_kind kind);
+const fx_type *fx_type_int(fx_context *ctx, fx_dim value);
+bool fx_type_is_static(const fx_type *t);              /* a tensor whose dims are all numbers */
+int64_t fx_type_numel(const fx_type *t);               /* of a static tensor */
+bool fx_type_same_shape(const fx_type *a, const fx_type *b); /* tensors: dims equal; dtype and strides aside */
+void fx_type_print(fx_text *t, const fx_type *type);   /* f32[1, 3, 32, 32]; (f32[2], i64[2]) */
+
+/* ---- arg.c: argument templates -------------------------------------------------------------------- */
+
+typedef enum fx_arg_kind {
+    FX_ARG_NONE, FX_ARG_NODE, FX_ARG_BOOL, FX_ARG_INT, FX_ARG_FLOAT, FX_ARG_COMPLEX, FX_ARG_STR, FX_ARG_DTYPE,
+    FX_ARG_DEVICE, FX_ARG_LAYOUT, FX_ARG_MEMORY_FORMAT, FX_ARG_LIST, FX_ARG_TUPLE, FX_ARG_DICT, FX_ARG_SLICE,
+    FX_ARG_ELLIPSIS, FX_ARG_SYM, FX_ARG_GRAPH
+} fx_arg_kind;
+
+/* An interned tree: equal trees are the same pointer. Leaves are constants or operand numbers
+ * (FX_ARG_NODE: index into the node's operands). */
+typedef struct fx_arg {
+    fx_arg_kind kind;
+    bool b;                          /* BOOL */
+    int64_t i;                       /* INT; NODE: operand number; DTYPE: an fx_dtype */
+    double f, im;                    /* FLOAT; COMPLEX */
+    const char *s;                   /* STR, DEVICE "cpu", LAYOUT "torch.strided", MEMORY_FORMAT "torch.channels_last" */
+    const fx_sym *sym;               /* SYM */
+    fx_graph *graph;                 /* GRAPH */
+    int n;                           /* LIST, TUPLE, DICT, SLICE (3: start, stop, step) */
+    const struct fx_arg *const *items;
+    const char *const *keys;         /* DICT: n of them, interned */
+} fx_arg;
+
+const fx_arg *fx_arg_none(fx_context *ctx);
+const fx_arg *fx_arg_operand(fx_context *ctx, int index);
+const fx_arg *fx_arg_bool(fx_context *ctx, bool v);
+const fx_arg *fx_arg_int(fx_context *ctx, int64_t v);
+const fx_arg *fx_arg_float(fx_context *ctx, double v);
+const fx_arg *fx_arg_complex(fx_context *ctx, double re, double im);
+const fx_arg *fx_arg_text(fx_context *ctx, fx_arg_kind kind, const char *s); /* STR, DEVICE, LAYOUT, MEMORY_FORMAT */
+const fx_arg *fx_arg_dtype(fx_context *ctx, fx_dtype v);
+const fx_arg *fx_arg_sym(fx_context *ctx, const fx_sym *s);
+const fx_arg *fx_arg_graph(fx_context *ctx, fx_graph *g);
+const fx_arg *fx_arg_seq(fx_context *ctx, fx_arg_kind kind, int n, const fx_arg *const *items); /* LIST, TUPLE, SLICE */
+const fx_arg *fx_arg_dict(fx_context *ctx, int n, const char *const *keys, const fx_arg *const *items);
+const fx_arg *fx_arg_ints(fx_context *ctx, int n, const int64_t *v); /* a LIST of INT */
+const fx_arg *fx_arg_ellipsis(fx_context *ctx);
+
+/* ---- op.c, op.def: the one table of operators ------------------------------------------------------ */
+
+typedef enum fx_op_class {
+    FX_CLASS_POINTWISE, FX_CLASS_REDUCTION, FX_CLASS_CONTRACTION, FX_CLASS_POOL, FX_CLASS_NORM, FX_CLASS_VIEW,
+    FX_CLASS_GATHER, FX_CLASS_CREATE, FX_CLASS_OTHER
+} fx_op_class;
+
+enum { /* fx_op.flags */
+    FX_OP_CORE = 1,      /* allowed in core form; the others are rewritten by lower/decompose.c */
+    FX_OP_RANDOM = 2,    /* two calls with equal arguments may differ */
+    FX_OP_EFFECT = 4,    /* must not be removed even when unused */
+};
+
+typedef enum fx_opid {
+    FX_OP_NONE = 0,
+#define OP(id, ...) FX_OP_##id,
+#include "op.def"
+#undef OP
+    FX_OP_COUNT
+} fx_opid;
+
+/* A parameter of a schema. */
+typedef enum fx_param_kind {
+    FX_PARAM_TENSOR, FX_PARAM_TENSORS /* Tensor[] */, FX_PARAM_SCALAR, FX_PARAM_INT /* int, SymInt */, FX_PARAM_INTS,
+    FX_PARAM_FLOAT, FX_PARAM_FLOATS, FX_PARAM_BOOL, FX_PARAM_BOOLS, FX_PARAM_STR, FX_PARAM_DTYPE, FX_PARAM_LAYOUT, FX_PARAM_DEVICE,
+    FX_PARAM_MEMORY_FORMAT, FX_PARAM_ANY
+} fx_param_kind;
+
+typedef struct fx_param {
+    const char *name;      /* "stride" */
+    fx_param_kind kind;
+    bool optional;         /* "Tensor?": None is allowed */
+    bool keyword_only;     /* after the "*" of the schema */
+    int list_size;         /* int[2]: one int broadcasts to so many; 0: any */
+    const fx_arg *def;     /* default, or NULL when required */
+} fx_param;
+
+typedef struct fx_schema {
+    int n;
+    const fx_param *params;
+    int n_returns;         /* tensors returned; -1: a list (Tensor[]) */
+} fx_schema;
+
+typedef struct fx_infer fx_infer; /* infer.c */
+typedef struct fx_eval fx_eval;   /* interp.c */
+
+typedef struct fx_op {
+    fx_opid id;
+    const char *name;      /* "aten.conv2d.default", "_operator.getitem" */
+    const char *schema;    /* "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, ...) -> Tensor" */
+    fx_op_class cls;
+    unsigned flags;
+    fx_status (*infer)(fx_infer *c);  /* checks arguments, sets the result's type */
+    fx_status (*eval)(fx_eval *c);    /* the reference */
+    const char *doc;       /* one line */
+} fx_op;
+
+extern const fx_op fx_ops[FX_OP_COUNT];
+
+/* The row with this name, NULL if there is none. Accepts "torch.ops.aten.relu.default", "aten.relu.default",
+ * "_operator.mul" and the other foreign spellings listed in op_alias.def. *inplace is set when the name is that of the
+ * in-place variant ("aten.relu_.default") of the returned row. */
+const fx_op *fx_op_find(const char *target, bool *inplace);
+
+/* The parsed schema; parsed once a context. */
+const fx_schema *fx_op_schema(fx_context *ctx, const fx_op *op);
+
+/* ---- graph.c, module.c: the graph ------------------------------------------------------------------- */
+
+typedef struct fx_use {
+    fx_node *def, *user;
+    struct fx_use *prev, *next;     /* the list of def's uses, in order of creation */
+} fx_use;
+
+struct fx_node {
+    fx_graph *graph;
+    uint32_t id;                    /* dense from 0, never reused: index of side arrays */
+    uint8_t opcode;                 /* fx_opcode (graph.h) */
+    bool erased;
+    const char *name;               /* unique in the graph */
+    const char *target;             /* as written: "aten.relu.default", "layer1.0.weight" (get_attr), input's name */
+    const fx_op *op;                /* call_function whose target is a row of op.def, else NULL */
+    const fx_arg *args;             /* a TUPLE */
+    const fx_arg *kwargs;           /* a DICT */
+    int n_operands;
+    fx_use *operands;               /* one for each FX_ARG_NODE number in args and kwargs, in order of first appearance */
+    fx_use *first_use, *last_use;
+    int n_uses;
+    fx_node *prev, *next;
+    const fx_type *type;            /* NULL when unknown */
+    fx_loc loc;                     /* loc.node is name */
+};
+
+/* A tensor that hangs on the module tree. Aliases (tied weights) share storage. */
+typedef struct fx_attr {
+    const char *name;               /* last component: "weight" */
+    bool is_parameter, persistent;
+    fx_tensor tensor;               /* data NULL until fx_tensor_touch where the storage is mapped lazily */
+    const fx_type *type;
+} fx_attr;
+
+typedef struct fx_module {
+    const char *name;               /* last component; "" for the root */
+    const char *class_name;         /* "torch.nn.modules.conv.Conv2d", or NULL */
+    struct fx_module *parent;
+    struct fx_module **children; size_t n_children, cap_children;
+    fx_attr **attrs; size_t n_attrs, cap_attrs;
+} fx_module;
+
+typedef enum fx_stage {
+    FX_STAGE_IMPORTED,   /* any opcodes, targets and in-place ops; args of known ops are normalised */
+    FX_STAGE_FUNCTIONAL, /* no in-place op, no mutation; targets all known */
+    FX_STAGE_CORE        /* only rows with FX_OP_CORE; every node typed */
+} fx_stage;
+
+struct fx_graph {
+    fx_context *ctx;
+    fx_arena *arena;
+    const char *name;               /* "resnet18": root folder of the archive or file stem */
+    const char *file;
+    fx_stage stage;
+    fx_node *first, *last;
+    uint32_t n_ids;                 /* one past the greatest node id */
+    size_t n_nodes;                 /* not erased */
+    fx_module *root;
+    fx_node **by_name; size_t by_name_cap, by_name_n; /* hash of names */
+    fx_sym_range *symbols; size_t n_symbols, cap_symbols;
+    const fx_arg *in_tree;          /* nested structure of user inputs/outputs: leaves are INT input/output numbers; */
+    const fx_arg *out_tree;         /* NULL when flat */
+    fx_node *insert_before;         /* NULL: at the end */
+};
+
+#define FX_FOR_NODES(g, n) for (fx_node *n = (g)->first; n; n = n->next)
+
+/* Creates a node before g->insert_before. args' FX_ARG_NODE numbers index `operands`. args must be a TUPLE, kwargs a DICT
+ * (NULL: empty). The name is made from `name` (or the target) by FX's rules. Resolves op for call_function; no checking of
+ * arguments beyond their form. */
+fx_node *fx_node_new(fx_graph *g, fx_opcode opcode, const char *target, const fx_arg *args, const fx_arg *kwargs,
+                     int n_operands, fx_node *const *operands, const char *name);
+
+/* A builder of calls of a row with all schema parameters by position. Tensors by node, constants by fx_arg:
+ *     fx_call c = fx_call_begin(g, FX_OP_relu); fx_call_node(&c, x); fx_node *y = fx_call_end(&c, "relu");
+ * Missing trailing parameters take their defaults. fx_call_end infers the type; NULL with a diagnostic when it fails. */
+typedef struct fx_call {
+    fx_graph *g;
+    const fx_op *op;
+    int n, n_operands;
+    const fx_arg *args[32];
+    fx_node *operands[256];
+} fx_call;
+fx_call fx_call_begin(fx_graph *g, fx_opid op);
+void fx_call_node(fx_call *c, fx_node *n);                            /* NULL: None */
+void fx_call_nodes(fx_call *c, int n, fx_node *const *nodes);         /* a list */
+void fx_call_arg(fx_call *c, const fx_arg *a);                        /* a constant tree without operands */
+void fx_call_int(fx_call *c, int64_t v);
+void fx_call_float(fx_call *c, double v);
+void fx_call_bool(fx_call *c, bool v);
+void fx_call_ints(fx_call *c, int n, const int64_t *v);
+void fx_call_copy(fx_call *c, const fx_node *from, int param);        /* parameter `param` of another node, operands included */
+fx_node *fx_call_end(fx_call *c, const char *name);
+
+/* Fills args to the whole schema of node->op by position (names, defaults, int → float, one int → int[2]); kwargs becomes
+ * empty. FX_ERR_TYPE names the parameter that does not fit. */
+fx_status fx_node_normalize(fx_node *n);
+
+/* Reading normalised arguments by schema position. */
+const fx_arg *fx_node_arg(const fx_node *n, int param);               /* never NULL for param < schema size */
+fx_node *fx_node_input(const fx_node *n, int param);                  /* NULL when None or not a node */
+int fx_node_inputs(const fx_node *n, int param, fx_node **out, int max); /* Tensor[]: how many; fills up to max */
+bool fx_node_is_none(const fx_node *n, int param);
+int64_t fx_node_int(const fx_node *n, int param);                     /* BOOL and integral FLOAT too; 0 if not one */
+double fx_node_float(const fx_node *n, int param);                    /* INT and BOOL too */
+bool fx_node_bool(const fx_node *n, int param);
+int fx_node_ints(const fx_node *n, int param, int64_t *out, int max); /* list of ints (one int is a list of one): how many; -1 if not */
+int fx_node_param(const fx_node *n, const char *name);                /* schema position of a name, -1 if none */
+
+void fx_node_replace_uses(fx_node *old, fx_node *by);                 /* all uses of old become uses of by */
+void fx_node_set_args(fx_node *n, const fx_arg *args, const fx_arg *kwargs, int n_operands, fx_node *const *operands);
+void fx_node_set_operand(fx_node *n, int operand, fx_node *by);
+fx_status fx_node_erase(fx_node *n);                                  /* FX_ERR_ARGUMENT naming the users while used */
+void fx_node_move_before(fx_node *n, fx_node *at);                    /* at NULL: to the end */
+fx_node *fx_graph_output(const fx_graph *g);                          /* the output node or NULL */
+fx_node *fx_graph_node(const fx_graph *g, const char *name);
+fx_graph *fx_graph_new(fx_context *ctx, const char *name);
+fx_graph *fx_graph_copy(const fx_graph *g);                           /* deep; module tree copied, storages shared */
+
+fx_attr *fx_attr_find(const fx_graph *g, const char *path);           /* "layer1.0.conv1.weight" */
+/* Adds (path made unique when `fresh`) and returns the attribute; makes the modules on the way. */
+fx_attr *fx_attr_add(fx_graph *g, const char *path, const fx_tensor *t, bool fresh);
+const char *fx_attr_path(fx_graph *g, const fx_attr *a);
+fx_module *fx_module_find(const fx_graph *g, const char *path);
+fx_module *fx_module_make(fx_graph *g, const char *path);
+/* A get_attr node for a new constant, inserted at the insertion point, typed. */
+fx_node *fx_graph_constant(fx_graph *g, const char *path, const fx_tensor *t);
+
+/* ---- storage.c, npy.c: host memory ------------------------------------------------------------------ */
+
+struct fx_storage {
+    fx_context *ctx;
+    size_t nbytes;
+    void *data;                      /* NULL until touched when lazy */
+    bool readonly;
+    /* For lazily mapped weights: brings the data in and checks it, once. NULL when data is there. */
+    fx_status (*touch)(fx_storage *st);
+    void (*release)(fx_storage *st);
+    void *user;
+    const char *name;                /* for messages: "data/weights/weight_0" */
+};
+
+fx_storage *fx_storage_new(fx_context *ctx, size_t nbytes);           /* zeroed, 64-byte aligned, lives as ctx does */
+fx_storage *fx_storage_lazy(fx_context *ctx, size_t nbytes, fx_status (*touch)(fx_storage *), void (*release)(fx_storage *),
+                            void *user, const char *name);
+/* Makes t->data valid. Byte offset of element 0 in its storage is kept in t->data as (char *)NULL + offset until then. */
+fx_status fx_tensor_touch(fx_context *ctx, fx_tensor *t);
+fx_status fx_tensor_like(fx_context *ctx, fx_dtype dtype, const fx_type *type, fx_tensor *out); /* static types */
+fx_status fx_tensor_contiguous(fx_context *ctx, const fx_tensor *t, fx_tensor *out);  /* itself when dense */
+/* Element access by linear row-major index, converting from/to the dtype as C and torch do. Slow: reference only. */
+double fx_tensor_get(const fx_tensor *t, int64_t linear);
+void fx_tensor_set(fx_tensor *t, int64_t linear, double v);
+int64_t fx_tensor_get_int(const fx_tensor *t, int64_t linear);
+void fx_tensor_set_int(fx_tensor *t, int64_t linear, int64_t v);
+float fx_half_to_float(uint16_t h);
+uint16_t fx_float_to_half(float f);
+float fx_bf16_to_float(uint16_t h);
+uint16_t fx_float_to_bf16(float f);
+
+/* ---- infer*.c: shapes and dtypes ----------------------------------------------------------------------- */
+
+struct fx_infer {
+    fx_context *ctx;
+    const fx_node *node;             /* normalised */
+    const fx_type *result;           /* set by the op's function */
+};
+
+/* Infers n->type from its operands' types; FX_ERR_TYPE naming what contradicts. Also placeholders/get_attr/output. */
+fx_status fx_node_infer(fx_node *n);
+fx_status fx_graph_infer(fx_graph *g);                                /* all nodes in order */
+
+/* ---- verify.c: the spec of each stage ------------------------------------------------------------------- */
+
+/* Checks structure (order, uses, names, one output at the end, targets exist) and what the stage asks for. `where` names the
+ * pass or importer in the message. All findings are recorded; FX_INTERNAL unless the stage is IMPORTED (then FX_ERR_FORMAT). */
+fx_status fx_graph_verify(fx_graph *g, fx_stage stage, const char *where);
+
+/* ---- interp*.c: the reference interpreter ---------------------------------------------------------------- */
+
+struct fx_eval {
+    fx_context *ctx;
+    const fx_node *node;             /* normalised and typed */
+    const fx_tensor *const *in;      /* values of node->operands; tuples are not among them */
+    fx_tensor out[16];               /* out[i].data set by the op's function (fx_eval_out) */
+    int n_out;
+};
+/* The operand of schema parameter `param`; NULL when None. */
+const fx_tensor *fx_eval_input(const fx_eval *c, int param);
+
+typedef struct fx_interp_options {
+    /* Called after each node with its values (one, or several of a tuple); a status other than OK stops. */
+    fx_status (*after)(void *user, const fx_node *n, int count, const fx_tensor *values);
+    void *user;
+} fx_interp_options;
+
+/* Evaluates one node given its operands' values: constant folding uses it. */
+fx_status fx_node_eval(const fx_node *n, const fx_tensor *const *in, fx_tensor *out, int max_out, int *n_out);
+/* Runs the graph on inputs in placeholder order; outputs flat, in the order of the output node. */
+fx_status fx_graph_run(fx_graph *g, size_t n_in, const fx_tensor *in, const fx_interp_options *opt, size_t *n_out, fx_tensor **out);
+
+/* ---- print.c, table.c, parse.c: text forms ----------------------------------------------------------------- */
+
+void fx_graph_print(fx_text *t, const fx_graph *g);                   /* the .fx text: parses back to the byte */
+fx_status fx_graph_parse(fx_context *ctx, const char *file, const char *text, size_t size, fx_graph **out);
+void fx_graph_print_table(fx_text *t, const fx_graph *g);             /* print_tabular with shapes, FLOPs, bytes, totals */
+void fx_graph_print_dot(fx_text *t, const fx_graph *g);
+void fx_arg_print(fx_text *t, const fx_arg *a, const fx_node *n);     /* operand numbers as %name of n's operands (n may be NULL) */
+/* Multiply-adds count 2. 0 for views. */
+int64_t fx_node_flops(const fx_node *n);
+
+/* ---- target.c: what code is generated for ------------------------------------------------------------------ */
+
+typedef struct fx_target {
+    const char *name;      /* "x86_64-avx2" */
+    const char *cflags;    /* for the emitted Makefile: "-mavx2 -mfma" */
+    int lanes;             /* f32 per vector register; 1: no vectors */
+    bool fma;              /* explicit fused multiply-add is there and fast */
+    int mr, nr;            /* register tile of the matrix kernels: rows (pixels) x columns (channels, a multiple of lanes) */
+    int64_t l1, l2;        /* data cache bytes */
+    int pointer_bits;
+    const char *isa;       /* suffix of libfxrt's symbols: "avx2" */
+} fx_target;
+
+/* A preset (generic, x86_64-avx2, x86_64-avx512, native, aarch64, cortex-m4) or a file of `key = value` lines. */
+fx_status fx_target_get(fx_context *ctx, const char *name_or_file, fx_target *out);
+void fx_target_print(fx_text *t, const fx_target *target);            /* the file form; parses back */
+
+#endif

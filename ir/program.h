@@ -1,0 +1,189 @@
+/* ir/program.h: the loop program: what lowering decided and code generation spells.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * A program is a list of buffers and a list of steps; a step (a layer or fused region) is a list of statements: loops, stores
+ * of scalar expressions at affine indices, local scalars, guards, kernel calls. Everything is decided here: kernels,
+ * layouts (by strides), offsets in the arena. Printers decide nothing. isl maps, schedules and proofs join in lower/. */
+#ifndef FXCC_PROGRAM_H
+#define FXCC_PROGRAM_H
+
+#include "fxcc/runtime.h"
+#include "ir/ir.h"
+
+typedef enum fx_buf_kind { FX_BUF_INPUT, FX_BUF_OUTPUT, FX_BUF_WEIGHT, FX_BUF_ARENA } fx_buf_kind;
+
+typedef struct fx_buf {
+    int id;
+    const char *name;          /* unique, a C identifier: "layer1_0_conv1", "layer1_0_conv1_weight" */
+    fx_buf_kind kind;
+    fx_dtype dtype;
+    int64_t numel;             /* elements */
+    int rank;                  /* memory order sizes, for comments: 1x56x56x64 */
+    int64_t dims[FX_MAX_RANK];
+    int io;                    /* INPUT, OUTPUT: number */
+    const void *data;          /* WEIGHT: numel elements (packed), in the program's arena or mapped */
+    const char *note;          /* WEIGHT: how it is packed; others: layout ("NHWC") */
+    uint64_t offset;           /* bytes, in the arena (ARENA) or weights (WEIGHT); set by lower/memory.c; 64-byte aligned */
+    bool workspace;            /* ARENA: lives within one step only */
+    int overlay;               /* ARENA: id of a buffer this one may take the place of, element by element, because the step
+                                  that defines this one reads each element before it writes it there and is the last to use
+                                  the other; -1: none */
+    fx_loc loc;
+} fx_buf;
+
+/* sum of coef[i] * loop variable var[i], plus base. Terms are sorted by var, coefs nonzero. */
+enum { FX_MAX_LOOPS = 16 };
+typedef struct fx_affine {
+    int64_t base;
+    int n;
+    int var[FX_MAX_LOOPS];
+    int64_t coef[FX_MAX_LOOPS];
+} fx_affine;
+
+typedef enum fx_sop {
+    FX_S_CONST,                /* imm (floats) or ival */
+    FX_S_LOAD,                 /* buf[index] */
+    FX_S_LOCAL,                /* a local scalar */
+    FX_S_INDEX,                /* the value of an affine expression, as i64 */
+    FX_S_CAST,                 /* arg[0] converted to dtype as torch does */
+#define SCALAR(id, n, ...) FX_S_##id,
+#include "ir/scalar.def"
+#undef SCALAR
+    FX_S_COUNT
+} fx_sop;
+
+typedef struct fx_sexpr {
+    fx_sop op;
+    fx_dtype dtype;            /* of the value; every operation rounds to it */
+    double imm;
+    int64_t ival;
+    int buf;                   /* LOAD */
+    int local;                 /* LOCAL */
+    fx_affine index;           /* LOAD, INDEX */
+    const struct fx_sexpr *arg[3];
+} fx_sexpr;
+
+typedef enum fx_stmt_kind { FX_ST_LOOP, FX_ST_STORE, FX_ST_LOCAL, FX_ST_SET, FX_ST_IF, FX_ST_CALL, FX_ST_COMMENT } fx_stmt_kind;
+typedef enum fx_loop_kind { FX_LOOP_SERIAL, FX_LOOP_PARALLEL, FX_LOOP_VECTOR } fx_loop_kind;
+
+typedef enum fx_kernel_id {
+#define KERNEL(id, ...) FX_K_##id,
+#include "ir/kernel.def"
+#undef KERNEL
+    FX_K_COUNT
+} fx_kernel_id;
+
+enum { FX_MAX_BUF_ARGS = 8, FX_MAX_FIELDS = 40 };
+
+typedef struct fx_kernel {
+    fx_kernel_id id;
+    const char *name;          /* "conv2d" */
+    const char *desc;          /* "conv2d": fxrt_conv2d_desc */
+    const char *buffers;       /* as in kernel.def */
+    const char *files;
+    const char *doc;
+    int n_bufs;
+    struct { const char *name; bool optional, written; } buf[FX_MAX_BUF_ARGS];
+    int n_fields;
+    struct { const char *name; bool is_float; } field[FX_MAX_FIELDS];
+} fx_kernel;
+
+const fx_kernel *fx_kernel_get(fx_kernel_id id);      /* kernel.c; built from kernel.def at first use per process without locks (static const) */
+int fx_kernel_field(const fx_kernel *k, const char *name); /* position, -1 */
+
+typedef struct fx_call_stmt {
+    fx_kernel_id kernel;
+    const char *name;          /* of the descriptor in emitted code: "layer1_0_conv1" */
+    double field[FX_MAX_FIELDS]; /* values by position; ints are exact */
+    int buf[FX_MAX_BUF_ARGS];  /* buffer ids; -1: NULL */
+    int64_t offset[FX_MAX_BUF_ARGS]; /* elements from the buffer's start */
+    uint64_t bytes_read, bytes_written; /* for reports */
+} fx_call_stmt;
+
+typedef struct fx_stmt {
+    fx_stmt_kind kind;
+    struct fx_stmt *next;
+    /* LOOP: for var in [0, extent) */
+    int var;                   /* unique in the step */
+    int64_t extent;
+    fx_loop_kind loop;
+    const char *hint;          /* name of the axis: "n", "h", "c" */
+    struct fx_stmt *body;      /* LOOP, IF */
+    /* STORE buf[index] = value; LOCAL dtype local = value; SET local = value */
+    int buf;
+    fx_affine index;
+    const fx_sexpr *value;
+    int local;                 /* unique in the step */
+    /* IF all cond[i] >= 0 */
+    int n_cond;
+    fx_affine cond[2 * FX_MAX_RANK];
+    fx_call_stmt *call;        /* CALL */
+    const char *text;          /* COMMENT: one line */
+} fx_stmt;
+
+typedef struct fx_step {
+    const char *name;          /* a C identifier unique in the program */
+    const char *title;         /* "layer1.0.conv2: conv2d 64->64 3x3, batch norm, relu" */
+    fx_loc loc;
+    const char *shapes;        /* "1x56x56x64 -> 1x56x56x64" */
+    int64_t flops;
+    fx_stmt *body;
+} fx_step;
+
+typedef struct fx_io {
+    const char *name;          /* a C identifier: "x", "output" */
+    const char *label;         /* as the model calls it */
+    int buf;
+    fx_dtype dtype;
+    int rank;
+    int64_t dims[FX_MAX_RANK]; /* logical, row-major dense */
+} fx_io;
+
+typedef struct fx_program {
+    fx_context *ctx;
+    fx_arena *arena;
+    const char *name;          /* of the model, any text; codegen/names.c makes identifiers */
+    const char *file;
+    fx_target target;
+    fx_buf *bufs; size_t n_bufs, cap_bufs;
+    fx_step *steps; size_t n_steps, cap_steps;
+    fx_io *inputs; size_t n_inputs, cap_inputs;
+    fx_io *outputs; size_t n_outputs, cap_outputs;
+    uint64_t arena_size, weights_size;   /* bytes; set by lower/memory.c */
+    uint64_t live_size;                  /* the largest live set, with workspace and alignment: the planner's lower bound */
+    uint8_t model_hash[8];               /* of program text and weights; ties .bin to code */
+} fx_program;
+
+/* ---- program.c: building ------------------------------------------------------------------------------- */
+fx_program *fx_program_new(fx_context *ctx, const char *name, const fx_target *target);
+int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype dtype, int rank, const int64_t *dims); /* id; name made unique and an identifier */
+fx_step *fx_program_step(fx_program *p, const char *name);            /* pointer valid until the next step is added */
+fx_stmt *fx_stmt_new(fx_program *p, fx_stmt_kind kind);
+fx_affine fx_affine_const(int64_t base);
+void fx_affine_add(fx_affine *a, int var, int64_t coef);              /* merges equal variables */
+fx_affine fx_affine_sum(const fx_affine *a, const fx_affine *b);
+fx_sexpr *fx_s_const(fx_program *p, fx_dtype dtype, double v);
+fx_sexpr *fx_s_load(fx_program *p, int buf, const fx_affine *index);  /* of the buffer's dtype */
+fx_sexpr *fx_s_local(fx_program *p, int local, fx_dtype dtype);
+fx_sexpr *fx_s_op(fx_program *p, fx_sop op, fx_dtype dtype, const fx_sexpr *a, const fx_sexpr *b, const fx_sexpr *c);
+const char *fx_sop_name(fx_sop op);
+int fx_sop_arity(fx_sop op);
+
+/* Calls f for each access of a statement list: which buffer, written or not, and the smallest and largest element it may touch
+ * given the loops around it (by interval arithmetic; kernel calls report the whole buffer from their offset on). */
+typedef void fx_access_fn(void *user, int buf, bool written, int64_t lo, int64_t hi, const fx_stmt *at);
+void fx_stmt_accesses(const fx_program *p, const fx_stmt *body, fx_access_fn *f, void *user);
+
+/* ---- program_verify.c ------------------------------------------------------------------------------------ */
+/* Every name defined, types agree, indices within their buffers, kernel fields complete, arena buffers written before
+ * read; `planned`: offsets set and no two buffers that live at once overlap (but for overlay). Shares no code with the planner. */
+fx_status fx_program_verify(fx_program *p, bool planned, const char *where);
+
+/* ---- program_print.c, program_parse.c ---------------------------------------------------------------------- */
+void fx_program_print(fx_text *t, const fx_program *p);               /* weights by name, size and hash, not by content */
+fx_status fx_program_parse(fx_context *ctx, const char *file, const char *text, size_t size, fx_program **out);
+
+/* ---- program_run.c: an interpreter for the loop program --------------------------------------------------------- */
+/* Loops are interpreted; kernels run through libfxrt's plain (generic) variant repacked by the reference. Optional for now. */
+
+#endif
