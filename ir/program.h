@@ -85,11 +85,13 @@ typedef struct fx_kernel {
     int n_bufs;
     struct { const char *name; bool optional, written; } buf[FX_MAX_BUF_ARGS];
     int n_fields;
-    struct { const char *name; bool is_float; } field[FX_MAX_FIELDS];
+    const struct fx_kernel_field { const char *name; bool is_float; } *field;
 } fx_kernel;
 
-const fx_kernel *fx_kernel_get(fx_kernel_id id);      /* kernel.c; built from kernel.def at first use per process without locks (static const) */
+const fx_kernel *fx_kernel_get(fx_kernel_id id);      /* kernel.c: a row of a constant table made from kernel.def */
+const fx_kernel *fx_kernel_find(const char *name);    /* NULL if there is none */
 int fx_kernel_field(const fx_kernel *k, const char *name); /* position, -1 */
+int fx_kernel_buf(const fx_kernel *k, const char *name);   /* position of a buffer argument, -1 */
 
 typedef struct fx_call_stmt {
     fx_kernel_id kernel;
@@ -99,6 +101,13 @@ typedef struct fx_call_stmt {
     int64_t offset[FX_MAX_BUF_ARGS]; /* elements from the buffer's start */
     uint64_t bytes_read, bytes_written; /* for reports */
 } fx_call_stmt;
+
+/* Fields by name; a name the descriptor lacks is ignored and reads as 0. */
+void fx_call_set(fx_call_stmt *c, const char *field, double v);
+double fx_call_field(const fx_call_stmt *c, const char *field);
+/* Between the fields and the descriptor struct of runtime.h (fxrt_conv2d_desc for conv2d, ...). */
+void fx_call_to_desc(const fx_call_stmt *c, void *desc);
+void fx_call_from_desc(fx_call_stmt *c, const void *desc);
 
 typedef struct fx_stmt {
     fx_stmt_kind kind;
@@ -170,9 +179,13 @@ const char *fx_sop_name(fx_sop op);
 int fx_sop_arity(fx_sop op);
 
 /* Calls f for each access of a statement list: which buffer, written or not, and the smallest and largest element it may touch
- * given the loops around it (by interval arithmetic; kernel calls report the whole buffer from their offset on). */
+ * given the loops and guards around it (by interval arithmetic; kernel calls by the footprint their descriptor declares). A
+ * statement's reads are reported before its write. Loops without iterations and guards that cannot hold report nothing. */
 typedef void fx_access_fn(void *user, int buf, bool written, int64_t lo, int64_t hi, const fx_stmt *at);
 void fx_stmt_accesses(const fx_program *p, const fx_stmt *body, fx_access_fn *f, void *user);
+/* The elements [*lo, *hi] of buffer argument `arg` a call may touch, offset included; false when the kernel does not say (packed
+ * transposed convolution weights, workspace): then from the offset to the end. *hi < *lo: none. */
+bool fx_call_footprint(const fx_program *p, const fx_call_stmt *c, int arg, int64_t *lo, int64_t *hi);
 
 /* ---- program_verify.c ------------------------------------------------------------------------------------ */
 /* Every name defined, types agree, indices within their buffers, kernel fields complete, arena buffers written before
