@@ -1,0 +1,262 @@
+/* driver/public.c: fxcc/inspect.h on top of ir/ and lower/.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "fxcc/inspect.h"
+
+#include "ir/ir.h"
+#include "ir/program.h"
+#include "lower/lower.h"
+
+/* ---- texts ----------------------------------------------------------------------------------------------- */
+
+typedef struct format_job {
+    fx_graph *graph;
+    fx_form form;
+    const fx_compile_options *options;
+    const char *text;
+} format_job;
+
+static fx_status format_graph(void *arg)
+{
+    format_job *job = arg;
+    fx_text t;
+
+    fx_text_init(&t, fx_context_arena(job->graph->ctx));
+    switch (job->form) {
+    case FX_FORM_TABLE: fx_graph_print_table(&t, job->graph); break;
+    case FX_FORM_TEXT: fx_graph_print(&t, job->graph); break;
+    case FX_FORM_DOT: fx_graph_print_dot(&t, job->graph); break;
+    default:
+        return fx_fail(job->graph->ctx, FX_ERR_ARGUMENT, NULL, "expected a form of fx_form, got %d", (int)job->form);
+    }
+    job->text = t.data ? t.data : "";
+    return FX_OK;
+}
+
+fx_status fx_graph_format(fx_graph *graph, fx_form form, const char **text)
+{
+    format_job job = {graph, form, NULL, NULL};
+
+    FX_TRY(fx_protect(graph->ctx, format_graph, &job));
+    *text = job.text;
+    return FX_OK;
+}
+
+static fx_status format_program(void *arg)
+{
+    format_job *job = arg;
+    fx_graph *g = fx_graph_copy(job->graph); /* lowering consumes its graph */
+    const fx_compile_options *o = job->options;
+    fx_lower_options lower = {0};
+    fx_program *program = NULL;
+    fx_text t;
+
+    FX_TRY(fx_target_get(g->ctx, o && o->target ? o->target : "native", &lower.target));
+    lower.threads = o && o->threads ? o->threads : 8;
+    FX_TRY(fx_lower_run(g, &lower, &program));
+    fx_text_init(&t, fx_context_arena(g->ctx));
+    fx_program_print(&t, program);
+    job->text = t.data ? t.data : "";
+    return FX_OK;
+}
+
+fx_status fx_program_format(fx_graph *graph, const fx_compile_options *options, const char **text)
+{
+    format_job job = {graph, FX_FORM_TEXT, options, NULL};
+
+    FX_TRY(fx_protect(graph->ctx, format_program, &job));
+    *text = job.text;
+    return FX_OK;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------------------- */
+
+const fx_pass_info *fx_pass_get(size_t i)
+{
+#define OVER_GRAPH "graph"
+#define OVER_PROGRAM "program"
+    static const fx_pass_info passes[] = {
+#define PASS(name, over, requires, provides, doc) {#name, OVER_##over, doc},
+#include "lower/pass.def"
+#undef PASS
+    };
+
+    return i < sizeof passes / sizeof passes[0] ? &passes[i] : NULL;
+}
+
+typedef struct target_job {
+    fx_context *ctx;
+    const char *name;
+    fx_target target;
+} target_job;
+
+static fx_status get_target(void *arg)
+{
+    target_job *job = arg;
+
+    return fx_target_get(job->ctx, job->name, &job->target);
+}
+
+fx_status fx_target_describe(fx_context *ctx, const char *name_or_file, fx_target_info *info)
+{
+    target_job job = {.ctx = ctx, .name = name_or_file};
+
+    FX_TRY(fx_protect(ctx, get_target, &job));
+    *info = (fx_target_info){job.target.name, job.target.isa, job.target.cflags, job.target.lanes};
+    return FX_OK;
+}
+
+/* ---- inputs, outputs, values ------------------------------------------------------------------------------- */
+
+static fx_node *input_node(const fx_graph *g, size_t i)
+{
+    FX_FOR_NODES(g, n)
+        if (n->opcode == FX_PLACEHOLDER && i-- == 0)
+            return n;
+    return NULL;
+}
+
+size_t fx_graph_input_count(const fx_graph *graph)
+{
+    size_t count = 0;
+
+    FX_FOR_NODES(graph, n)
+        count += n->opcode == FX_PLACEHOLDER;
+    return count;
+}
+
+/* Counts the leaves of `a` that are nodes, and finds leaf number `want`. */
+static void count_leaves(const fx_node *out, const fx_arg *a, size_t want, size_t *count, fx_node **found)
+{
+    if (a->kind == FX_ARG_NODE) {
+        if ((*count)++ == want)
+            *found = out->operands[a->i].def;
+        return;
+    }
+    for (int i = 0; i < a->n; i++)
+        count_leaves(out, a->items[i], want, count, found);
+}
+
+static size_t output_leaf(const fx_graph *g, size_t want, fx_node **found)
+{
+    const fx_node *out = fx_graph_output(g);
+    size_t count = 0;
+
+    *found = NULL;
+    if (out)
+        count_leaves(out, out->args, want, &count, found);
+    return count;
+}
+
+size_t fx_graph_output_count(const fx_graph *graph)
+{
+    fx_node *unused;
+
+    return output_leaf(graph, SIZE_MAX, &unused);
+}
+
+static fx_status shape_of(const fx_graph *g, const char *what, size_t i, const fx_node *n, fx_tensor *out)
+{
+    int64_t stride = 1;
+
+    if (!n)
+        return fx_fail(g->ctx, FX_ERR_ARGUMENT, NULL, "expected an %s of the model, got number %zu", what, i);
+    if (!n->type || n->type->kind != FX_TYPE_TENSOR || !fx_type_is_static(n->type)) {
+        fx_text t;
+
+        fx_text_init(&t, fx_context_arena(g->ctx));
+        if (n->type)
+            fx_type_print(&t, n->type);
+        return fx_fail(g->ctx, FX_ERR_UNSUPPORTED, &n->loc, "expected %s %zu to be a tensor of static shape, got %s", what, i,
+                       t.data ? t.data : "no type");
+    }
+    *out = (fx_tensor){.dtype = n->type->dtype, .rank = n->type->rank};
+    for (int d = n->type->rank - 1; d >= 0; d--) {
+        out->sizes[d] = n->type->dims[d].value;
+        out->strides[d] = stride;
+        stride *= out->sizes[d];
+    }
+    return FX_OK;
+}
+
+typedef struct shape_job {
+    const fx_graph *graph;
+    const char *what;
+    size_t i;
+    const fx_node *node;
+    fx_tensor shape;
+} shape_job;
+
+static fx_status get_shape(void *arg)
+{
+    shape_job *job = arg;
+
+    return shape_of(job->graph, job->what, job->i, job->node, &job->shape);
+}
+
+fx_status fx_graph_input_shape(const fx_graph *graph, size_t i, fx_tensor *out)
+{
+    shape_job job = {.graph = graph, .what = "input", .i = i, .node = input_node(graph, i)};
+
+    FX_TRY(fx_protect(graph->ctx, get_shape, &job));
+    *out = job.shape;
+    return FX_OK;
+}
+
+fx_status fx_graph_output_shape(const fx_graph *graph, size_t i, fx_tensor *out)
+{
+    fx_node *n;
+    shape_job job = {.graph = graph, .what = "output", .i = i};
+
+    output_leaf(graph, i, &n);
+    job.node = n;
+    FX_TRY(fx_protect(graph->ctx, get_shape, &job));
+    *out = job.shape;
+    return FX_OK;
+}
+
+bool fx_node_is_tensor(const fx_node *node)
+{
+    return node->opcode != FX_OUTPUT && node->type && node->type->kind == FX_TYPE_TENSOR;
+}
+
+typedef struct outputs_job {
+    fx_graph *graph, *copy;
+    size_t count;
+    fx_node *const *nodes;
+} outputs_job;
+
+static fx_status with_outputs(void *arg)
+{
+    outputs_job *job = arg;
+    fx_context *ctx = job->graph->ctx;
+    fx_graph *g = fx_graph_copy(job->graph);
+    fx_node *out = fx_graph_output(g);
+    fx_node **defs = FX_NEW_ARRAY(g->arena, fx_node *, job->count);
+    const fx_arg **items = FX_NEW_ARRAY(g->arena, const fx_arg *, job->count);
+
+    if (!out)
+        return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "expected a graph with an output node, got one without");
+    for (size_t i = 0; i < job->count; i++) {
+        if (job->nodes[i]->graph != job->graph || !fx_node_is_tensor(job->nodes[i]))
+            return fx_fail(ctx, FX_ERR_ARGUMENT, &job->nodes[i]->loc, "expected a node of this graph whose value is a tensor");
+        defs[i] = fx_graph_node(g, job->nodes[i]->name);
+        if (!defs[i])
+            return fx_fail(ctx, FX_INTERNAL, &job->nodes[i]->loc, "expected the copied graph to keep this node");
+        items[i] = fx_arg_operand(ctx, (int)i);
+    }
+    const fx_arg *list = fx_arg_seq(ctx, FX_ARG_TUPLE, (int)job->count, items);
+    g->out_tree = NULL;
+    fx_node_set_args(out, fx_arg_seq(ctx, FX_ARG_TUPLE, 1, &list), NULL, (int)job->count, defs);
+    FX_TRY(fx_node_infer(out));
+    job->copy = g;
+    return FX_OK;
+}
+
+fx_status fx_graph_with_outputs(fx_graph *graph, size_t count, fx_node *const *nodes, fx_graph **out)
+{
+    outputs_job job = {.graph = graph, .count = count, .nodes = nodes};
+
+    FX_TRY(fx_protect(graph->ctx, with_outputs, &job));
+    *out = job.copy;
+    return FX_OK;
+}

@@ -1,0 +1,54 @@
+/* fxcc/inspect.h: looking inside: texts of graphs and loop programs, the pass table, targets, values of nodes.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_INSPECT_H
+#define FXCC_INSPECT_H
+
+#include "fxcc/compile.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Forms a graph is shown in: a table with shapes, FLOPs and bytes; the .fx text, which fx_load_model reads back; Graphviz. */
+typedef enum fx_form { FX_FORM_TABLE, FX_FORM_TEXT, FX_FORM_DOT } fx_form;
+
+/* The graph as text, owned by the graph's context. */
+fx_status fx_graph_format(fx_graph *graph, fx_form form, const char **text);
+
+/* The loop program the graph (left unchanged) is lowered to, as text owned by the graph's context. Of options, target and threads count. */
+fx_status fx_program_format(fx_graph *graph, const fx_compile_options *options, const char **text);
+
+/* The passes of lowering in their order. NULL when i is past the last. */
+typedef struct fx_pass_info {
+    const char *name;
+    const char *over; /* "graph" or "program" */
+    const char *doc;
+} fx_pass_info;
+const fx_pass_info *fx_pass_get(size_t i);
+
+/* What a target preset or file stands for. Strings are owned by ctx. */
+typedef struct fx_target_info {
+    const char *name, *isa, *cflags; /* "x86_64-avx2", "avx2", "-mavx2 -mfma" */
+    int lanes;
+} fx_target_info;
+fx_status fx_target_describe(fx_context *ctx, const char *name_or_file, fx_target_info *info);
+
+/* Inputs and outputs of a graph, numbered as fx_graph_interpret takes and gives them. */
+size_t fx_graph_input_count(const fx_graph *graph);
+size_t fx_graph_output_count(const fx_graph *graph);
+
+/* dtype, rank and sizes of input i into *out, without data. FX_ERR_UNSUPPORTED when it is no tensor or its shape is not static. */
+fx_status fx_graph_input_shape(const fx_graph *graph, size_t i, fx_tensor *out);
+/* The same for output i. */
+fx_status fx_graph_output_shape(const fx_graph *graph, size_t i, fx_tensor *out);
+
+/* Whether the node's value is one tensor, so that fx_graph_with_outputs takes it. */
+bool fx_node_is_tensor(const fx_node *node);
+
+/* A copy of the graph (weights shared) that returns the values of the given nodes instead of its own outputs. */
+fx_status fx_graph_with_outputs(fx_graph *graph, size_t count, fx_node *const *nodes, fx_graph **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
