@@ -47,6 +47,21 @@ void fx_defer(fx_context *ctx, void (*close)(void *arg), void *arg);
 /* The arena with the context's lifetime. */
 fx_arena *fx_context_arena(fx_context *ctx);
 
+/* A context with its own allocator: tests make it fail. alloc returns zeroed memory as calloc does, or NULL. */
+fx_context *fx_context_create_with(void *(*alloc)(void *user, size_t size), void (*dealloc)(void *user, void *p),
+                                   void *user);
+
+/* ---- map.c: a hash map from pointers (interned strings, nodes) to pointers ---------------------------- */
+
+/* Zero-initialise. Not for iteration: order must never depend on addresses. */
+typedef struct fx_map {
+    struct fx_map_slot *slots;
+    size_t n, cap;
+} fx_map;
+
+void *fx_map_get(const fx_map *m, const void *key);                     /* NULL when absent */
+void fx_map_put(fx_arena *arena, fx_map *m, const void *key, void *value); /* key not NULL; replaces */
+
 /* ---- string.c: interned strings, text buffers --------------------------------------------------- */
 
 /* One copy per context: equal text is the same pointer. Text may hold any bytes but NUL. */
@@ -67,8 +82,14 @@ void fx_putn(fx_text *t, const char *s, size_t n);
 void fx_printf(fx_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The shortest decimal that reads back as v ("0.1", "1e-05", "inf", "nan"), always with a point or exponent. */
 void fx_put_double(fx_text *t, double v);
-/* text as a C/JSON-like string literal with quotes; control, non-ASCII-invalid bytes and quotes escaped. */
+/* text as a C string literal with quotes: \" \\ \n \r \t; other control bytes and bytes that are not UTF-8 as three
+ * octal digits (\001); valid UTF-8 as it is. */
 void fx_put_quoted(fx_text *t, const char *s);
+/* Reads such a literal at s (which points at the opening quote, ends before `end`) and sets *after behind the closing quote;
+ * \xHH and \uHHHH are read too. NULL when it is malformed or holds a NUL. The result is interned. */
+const char *fx_parse_quoted(fx_context *ctx, const char *s, const char *end, const char **after);
+/* strtod whatever the locale: the longest number at s ("1e-05", "inf", "-nan"), *after = s when there is none. */
+double fx_parse_double(const char *s, const char **after);
 
 /* ---- diag.c: diagnostics ------------------------------------------------------------------------ */
 
@@ -229,6 +250,8 @@ typedef struct fx_param {
     bool optional;         /* "Tensor?": None is allowed */
     bool keyword_only;     /* after the "*" of the schema */
     int list_size;         /* int[2]: one int broadcasts to so many; 0: any */
+    bool optional_items;   /* "Tensor?[]": None is allowed in the list */
+    const char *type;      /* as the schema spells it, without alias marks: "int[2]", "Tensor?" */
     const fx_arg *def;     /* default, or NULL when required */
 } fx_param;
 
@@ -254,10 +277,17 @@ typedef struct fx_op {
 
 extern const fx_op fx_ops[FX_OP_COUNT];
 
+/* The functions op.def names: infer*.c and interp*.c define them. */
+#define OP(id, name, schema, doc, cls, flags, infer, eval) fx_status infer(fx_infer *c); fx_status eval(fx_eval *c);
+#include "op.def"
+#undef OP
+
 /* The row with this name, NULL if there is none. Accepts "torch.ops.aten.relu.default", "aten.relu.default",
  * "_operator.mul" and the other foreign spellings listed in op_alias.def. *inplace is set when the name is that of the
  * in-place variant ("aten.relu_.default") of the returned row. */
 const fx_op *fx_op_find(const char *target, bool *inplace);
+/* The same, remembered by the context: what the graph uses. inplace may be NULL. */
+const fx_op *fx_op_lookup(fx_context *ctx, const char *target, bool *inplace);
 
 /* The parsed schema; parsed once a context. */
 const fx_schema *fx_op_schema(fx_context *ctx, const fx_op *op);
@@ -294,6 +324,7 @@ typedef struct fx_attr {
     bool is_parameter, persistent;
     fx_tensor tensor;               /* data NULL until fx_tensor_touch where the storage is mapped lazily */
     const fx_type *type;
+    struct fx_module *module;       /* where it hangs */
 } fx_attr;
 
 typedef struct fx_module {
@@ -325,6 +356,8 @@ struct fx_graph {
     const fx_arg *in_tree;          /* nested structure of user inputs/outputs: leaves are INT input/output numbers; */
     const fx_arg *out_tree;         /* NULL when flat */
     fx_node *insert_before;         /* NULL: at the end */
+    fx_map name_counts;             /* base of a name -> last number given out */
+    fx_map attrs_by_path, modules_by_path; /* by interned path */
 };
 
 #define FX_FOR_NODES(g, n) for (fx_node *n = (g)->first; n; n = n->next)
@@ -359,6 +392,7 @@ fx_node *fx_call_end(fx_call *c, const char *name);
 /* Fills args to the whole schema of node->op by position (names, defaults, int → float, one int → int[2]); kwargs becomes
  * empty. FX_ERR_TYPE names the parameter that does not fit. */
 fx_status fx_node_normalize(fx_node *n);
+bool fx_node_is_inplace(const fx_node *n);                            /* a call of a row's in-place variant: aten.add_.Tensor */
 
 /* Reading normalised arguments by schema position. */
 const fx_arg *fx_node_arg(const fx_node *n, int param);               /* never NULL for param < schema size */
@@ -402,11 +436,15 @@ struct fx_storage {
     void (*release)(fx_storage *st);
     void *user;
     const char *name;                /* for messages: "data/weights/weight_0" */
+    fx_storage *prev, *next;         /* all of the context */
+    void *block;                     /* what storage.c allocated, NULL for others' memory */
 };
 
 fx_storage *fx_storage_new(fx_context *ctx, size_t nbytes);           /* zeroed, 64-byte aligned, lives as ctx does */
 fx_storage *fx_storage_lazy(fx_context *ctx, size_t nbytes, fx_status (*touch)(fx_storage *), void (*release)(fx_storage *),
                             void *user, const char *name);
+/* Releases a storage before its context goes; tensors on it are dead then. NULL is allowed. */
+void fx_storage_free(fx_storage *st);
 /* Makes t->data valid. Byte offset of element 0 in its storage is kept in t->data as (char *)NULL + offset until then. */
 fx_status fx_tensor_touch(fx_context *ctx, fx_tensor *t);
 fx_status fx_tensor_like(fx_context *ctx, fx_dtype dtype, const fx_type *type, fx_tensor *out); /* static types */

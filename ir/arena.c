@@ -1,0 +1,297 @@
+/* ir/arena.c: contexts, memory by lifetime, and unwinding when memory runs out.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/context.h"
+
+/* Under AddressSanitizer everything not handed out is poisoned, with a gap between neighbours, so that an overrun inside
+ * an arena is found as it would be in malloc's memory. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FX_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define FX_ASAN 1
+#endif
+#ifdef FX_ASAN
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
+enum { ALIGN = 16, FIRST_CHUNK = 4096, LAST_CHUNK = 1 << 20 };
+
+typedef struct chunk {
+    struct chunk *next;
+    size_t size; /* of the data behind this header */
+} chunk;
+
+struct fx_arena {
+    fx_context *ctx;
+    fx_arena *prev, *next;
+    chunk *chunks;
+    char *at, *end; /* free part of the chunk in use */
+    size_t chunk_size; /* of the next chunk */
+    size_t bytes;
+};
+
+_Static_assert(sizeof(chunk) % ALIGN == 0, "the data behind a chunk's header must be aligned");
+
+static void *system_alloc(void *user, size_t size)
+{
+    (void)user;
+    return calloc(1, size);
+}
+
+static void system_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+
+fx_context *fx_context_create(void)
+{
+    return fx_context_create_with(system_alloc, system_free, NULL);
+}
+
+static fx_status make_arenas(void *arg)
+{
+    fx_context *ctx = arg;
+    ctx->arena = fx_arena_create(ctx);
+    ctx->diag_arena = fx_arena_create(ctx);
+    return FX_OK;
+}
+
+fx_context *fx_context_create_with(void *(*alloc)(void *user, size_t size), void (*dealloc)(void *user, void *p),
+                                   void *user)
+{
+    fx_context *ctx = alloc(user, sizeof *ctx);
+    if (!ctx)
+        return NULL;
+    ctx->alloc = alloc;
+    ctx->dealloc = dealloc;
+    ctx->user = user;
+    ctx->oom = (fx_diag){.severity = FX_ERROR, .status = FX_ERR_NOMEM, .message = "out of memory"};
+    if (fx_protect(ctx, make_arenas, ctx) != FX_OK) {
+        fx_context_free(ctx);
+        return NULL;
+    }
+    return ctx;
+}
+
+static void run_deferred(fx_context *ctx, fx_deferred **list)
+{
+    while (*list) {
+        fx_deferred *d = *list;
+        *list = d->next;
+        d->close(d->arg);
+        d->next = ctx->free_deferred;
+        ctx->free_deferred = d;
+    }
+}
+
+void fx_context_free(fx_context *ctx)
+{
+    if (!ctx)
+        return;
+    run_deferred(ctx, &ctx->deferred);
+    while (ctx->storages)
+        fx_storage_free(ctx->storages);
+    while (ctx->arenas)
+        fx_arena_free(ctx->arenas);
+    ctx->dealloc(ctx->user, ctx);
+}
+
+fx_arena *fx_context_arena(fx_context *ctx)
+{
+    return ctx->arena;
+}
+
+/* ---- out of memory --------------------------------------------------------------------------------- */
+
+fx_status fx_protect(fx_context *ctx, fx_status (*fn)(void *arg), void *arg)
+{
+    fx_frame frame = {.outer = ctx->frame};
+    volatile fx_status status = FX_ERR_NOMEM;
+    ctx->frame = &frame;
+    if (setjmp(frame.jump) == 0)
+        status = fn(arg);
+    /* Closing may itself run out of memory; it then comes back to the line above, where the rest is closed. */
+    run_deferred(ctx, &frame.deferred);
+    ctx->frame = frame.outer;
+    return status;
+}
+
+_Noreturn void fx_out_of_memory(fx_context *ctx)
+{
+    ctx->out_of_memory = true;
+    if (!ctx->frame)
+        abort(); /* an entry point without fx_protect: there is no caller left that could be told */
+    longjmp(ctx->frame->jump, 1);
+}
+
+void fx_defer(fx_context *ctx, void (*close)(void *arg), void *arg)
+{
+    fx_deferred *d = ctx->free_deferred;
+    if (d) {
+        ctx->free_deferred = d->next;
+    } else {
+        /* Not fx_arena_alloc: when there is no memory for the record, arg must be closed before unwinding. */
+        enum { BATCH = 16 };
+        chunk *c = ctx->alloc(ctx->user, sizeof *c + BATCH * sizeof *d);
+        if (!c) {
+            close(arg);
+            fx_out_of_memory(ctx);
+        }
+        c->next = ctx->arena->chunks;
+        c->size = BATCH * sizeof *d;
+        ctx->arena->chunks = c;
+        ctx->arena->bytes += sizeof *c + c->size;
+        d = (fx_deferred *)(c + 1);
+        for (int i = 1; i < BATCH; i++) {
+            d[i].next = ctx->free_deferred;
+            ctx->free_deferred = &d[i];
+        }
+    }
+    fx_deferred **list = ctx->frame ? &ctx->frame->deferred : &ctx->deferred;
+    *d = (fx_deferred){close, arg, *list};
+    *list = d;
+}
+
+/* ---- arenas ---------------------------------------------------------------------------------------- */
+
+fx_arena *fx_arena_create(fx_context *ctx)
+{
+    fx_arena *a = ctx->alloc(ctx->user, sizeof *a);
+    if (!a)
+        fx_out_of_memory(ctx);
+    a->ctx = ctx;
+    a->chunk_size = FIRST_CHUNK;
+    a->bytes = sizeof *a;
+    a->next = ctx->arenas;
+    if (a->next)
+        a->next->prev = a;
+    ctx->arenas = a;
+    return a;
+}
+
+void fx_arena_free(fx_arena *arena)
+{
+    if (!arena)
+        return;
+    fx_context *ctx = arena->ctx;
+    for (chunk *c = arena->chunks, *next; c; c = next) {
+        next = c->next;
+        ASAN_UNPOISON_MEMORY_REGION(c + 1, c->size);
+        ctx->dealloc(ctx->user, c);
+    }
+    if (arena->prev)
+        arena->prev->next = arena->next;
+    else
+        ctx->arenas = arena->next;
+    if (arena->next)
+        arena->next->prev = arena->prev;
+    ctx->dealloc(ctx->user, arena);
+}
+
+/* A chunk for an allocation of `need` bytes: one of its own when large, so that the rest of the current chunk is not lost. */
+static void *from_new_chunk(fx_arena *a, size_t need)
+{
+    fx_context *ctx = a->ctx;
+    bool own = need > a->chunk_size / 4;
+    size_t size = own ? need : a->chunk_size;
+    chunk *c = ctx->alloc(ctx->user, sizeof *c + size);
+    if (!c)
+        fx_out_of_memory(ctx);
+    c->size = size;
+    c->next = a->chunks;
+    a->chunks = c;
+    a->bytes += sizeof *c + size;
+    char *data = (char *)(c + 1);
+    ASAN_POISON_MEMORY_REGION(data, size);
+    if (!own) {
+        a->at = data + need;
+        a->end = data + size;
+    }
+    if (a->chunk_size < LAST_CHUNK)
+        a->chunk_size *= 2;
+    return data;
+}
+
+void *fx_arena_alloc(fx_arena *arena, size_t size)
+{
+    if (size > PTRDIFF_MAX - 4096)
+        fx_out_of_memory(arena->ctx);
+    size_t need = (size + (size == 0) + ALIGN - 1) / ALIGN * ALIGN;
+#ifdef FX_ASAN
+    need += ALIGN;
+#endif
+    void *p;
+    if (need <= (size_t)(arena->end - arena->at)) {
+        p = arena->at;
+        arena->at += need;
+    } else {
+        p = from_new_chunk(arena, need);
+    }
+    ASAN_UNPOISON_MEMORY_REGION(p, size);
+    return p;
+}
+
+void *fx_arena_array(fx_arena *arena, size_t count, size_t size)
+{
+    if (size != 0 && count > SIZE_MAX / size)
+        fx_out_of_memory(arena->ctx);
+    return fx_arena_alloc(arena, count * size);
+}
+
+void *fx_arena_dup(fx_arena *arena, const void *data, size_t size)
+{
+    void *p = fx_arena_alloc(arena, size);
+    if (size)
+        memcpy(p, data, size);
+    return p;
+}
+
+char *fx_arena_vprintf(fx_arena *arena, const char *fmt, va_list ap)
+{
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    if (n < 0) { /* only where a text exceeds INT_MAX */
+        va_end(again);
+        fx_out_of_memory(arena->ctx);
+    }
+    char *s = fx_arena_alloc(arena, (size_t)n + 1);
+    vsnprintf(s, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return s;
+}
+
+char *fx_arena_printf(fx_arena *arena, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    char *s = fx_arena_vprintf(arena, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+size_t fx_arena_bytes(const fx_arena *arena)
+{
+    return arena->bytes;
+}
+
+void *fx_arena_grow(fx_arena *arena, void *p, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap)
+        return p;
+    size_t want = *cap < 4 ? 8 : *cap * 2;
+    void *q = fx_arena_array(arena, want, size);
+    if (n)
+        memcpy(q, p, n * size);
+    *cap = want;
+    return q;
+}

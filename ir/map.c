@@ -1,0 +1,76 @@
+/* ir/map.c: hash tables: a map between pointers, and the sets behind interning. Open addressing, linear probing, at
+ * most three quarters full.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "ir/context.h"
+
+struct fx_map_slot {
+    const void *key;
+    void *value;
+};
+
+/* Where key is or would go; the table is never full. */
+static size_t map_place(const fx_map *m, const void *key)
+{
+    size_t mask = m->cap - 1, i = fx_mix_ptr(0, key) & mask;
+    while (m->slots[i].key && m->slots[i].key != key)
+        i = (i + 1) & mask;
+    return i;
+}
+
+void *fx_map_get(const fx_map *m, const void *key)
+{
+    return m->cap ? m->slots[map_place(m, key)].value : NULL;
+}
+
+void fx_map_put(fx_arena *arena, fx_map *m, const void *key, void *value)
+{
+    if (4 * (m->n + 1) > 3 * m->cap) {
+        fx_map big = {.cap = m->cap ? 2 * m->cap : 16, .n = m->n};
+        big.slots = FX_NEW_ARRAY(arena, struct fx_map_slot, big.cap);
+        for (size_t i = 0; i < m->cap; i++)
+            if (m->slots[i].key)
+                big.slots[map_place(&big, m->slots[i].key)] = m->slots[i];
+        *m = big;
+    }
+    struct fx_map_slot *s = &m->slots[map_place(m, key)];
+    m->n += s->key == NULL;
+    *s = (struct fx_map_slot){key, value};
+}
+
+struct fx_set_slot {
+    uint64_t hash;
+    void *entry;
+};
+
+void *fx_set_find(const fx_set *s, uint64_t hash, fx_set_equal *equal, const void *key)
+{
+    if (!s->cap)
+        return NULL;
+    size_t mask = s->cap - 1;
+    for (size_t i = hash & mask; s->slots[i].entry; i = (i + 1) & mask)
+        if (s->slots[i].hash == hash && equal(s->slots[i].entry, key))
+            return s->slots[i].entry;
+    return NULL;
+}
+
+static void set_put(fx_set *s, uint64_t hash, void *entry)
+{
+    size_t mask = s->cap - 1, i = hash & mask;
+    while (s->slots[i].entry)
+        i = (i + 1) & mask;
+    s->slots[i] = (struct fx_set_slot){hash, entry};
+}
+
+void fx_set_add(fx_arena *arena, fx_set *s, uint64_t hash, void *entry)
+{
+    if (4 * (s->n + 1) > 3 * s->cap) {
+        fx_set big = {.cap = s->cap ? 2 * s->cap : 64, .n = s->n};
+        big.slots = FX_NEW_ARRAY(arena, struct fx_set_slot, big.cap);
+        for (size_t i = 0; i < s->cap; i++)
+            if (s->slots[i].entry)
+                set_put(&big, s->slots[i].hash, s->slots[i].entry);
+        *s = big;
+    }
+    set_put(s, hash, entry);
+    s->n++;
+}
