@@ -1,0 +1,126 @@
+/* ir/ops.h: what the files infer*.c and interp*.c share: prototypes of every row's functions, helpers of shape inference,
+ * helpers of the reference interpreter.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_IR_OPS_H
+#define FXCC_IR_OPS_H
+
+#include "ir/ir.h"
+
+/* infer_* and eval_* of every row (many rows share them, so they are declared more than once). */
+#define OP(id, name, schema, doc, cls, flags, infer, eval) \
+    fx_status infer(fx_infer *c);                          \
+    fx_status eval(fx_eval *c);
+#include "ir/op.def"
+#undef OP
+
+/* ---- infer.c: arguments of a node under inference ------------------------------------------------------- */
+
+/* What the functions of rows get. Operand types are those of the nodes, or the interpreter's actual ones. */
+typedef struct fx_infer_run {
+    fx_infer base;
+    const fx_type *const *types;     /* by operand; NULL: the types of the operand nodes */
+} fx_infer_run;
+
+/* Infers the result of a call of a row; *result is NULL when it cannot be known (an operand without a type). Changes nothing. */
+fx_status fx_infer_call(const fx_node *n, const fx_type *const *types, const fx_type **result);
+
+/* Whether the node's target is the in-place variant of its row. */
+bool fx_node_is_inplace(const fx_node *n);
+
+fx_status fx_infer_fail(const fx_infer *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+fx_status fx_infer_refuse(const fx_infer *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const fx_type *fx_infer_operand(const fx_infer *c, int operand);
+/* The type of a Tensor parameter; FX_ERR_TYPE when it is something else. The second allows None (then *t is NULL). */
+fx_status fx_infer_tensor(const fx_infer *c, int param, const fx_type **t);
+fx_status fx_infer_optional(const fx_infer *c, int param, const fx_type **t);
+/* A Tensor[] parameter: up to max types; *n how many. */
+fx_status fx_infer_tensors(const fx_infer *c, int param, const fx_type **t, int max, int *n);
+/* An int or list of ints whose items may be symbolic. */
+fx_status fx_infer_dim(const fx_infer *c, int param, fx_dim *out);
+fx_status fx_infer_dims(const fx_infer *c, int param, fx_dim *out, int max, int *n);
+/* A list of plain ints. list_size > 0: one int stands for so many. Any other length fails. */
+fx_status fx_infer_ints(const fx_infer *c, int param, int64_t *out, int list_size);
+/* A dim argument: -rank <= v < rank wrapped to 0..rank-1 (rank 0 counts as 1). */
+fx_status fx_infer_axis(const fx_infer *c, int64_t v, int rank, int *out);
+/* A list of dims as a mask; an empty list or None is all of them when `all`. */
+fx_status fx_infer_axes(const fx_infer *c, int param, int rank, bool all, uint32_t *mask);
+fx_status fx_infer_set(fx_infer *c, fx_dtype dtype, int rank, const fx_dim *dims);
+/* The dtype parameter, or `otherwise` when it is None. */
+fx_dtype fx_infer_dtype(const fx_infer *c, int param, fx_dtype otherwise);
+const char *fx_infer_text(const fx_infer *c, const fx_type *t);      /* a type as text, for messages */
+
+/* Dimension arithmetic; numbers saturate at the ends of int64. */
+fx_dim fx_dim_of(int64_t v);
+fx_dim fx_dim_add(fx_context *ctx, fx_dim a, fx_dim b);
+fx_dim fx_dim_sub(fx_context *ctx, fx_dim a, fx_dim b);
+fx_dim fx_dim_mul(fx_context *ctx, fx_dim a, fx_dim b);
+fx_dim fx_dim_floordiv(fx_context *ctx, fx_dim a, int64_t b);        /* b > 0 */
+bool fx_dim_is(fx_dim a, int64_t v);
+bool fx_dim_same(fx_dim a, fx_dim b);                                /* surely equal */
+bool fx_dim_differ(fx_dim a, fx_dim b);                              /* surely not equal */
+
+/* torch.result_type: operands fall in three categories of rising weight. */
+typedef struct fx_promote {
+    int wrapped, zero_dim, dim;      /* fx_dtype, or -1 when there is none yet */
+} fx_promote;
+fx_promote fx_promote_begin(void);
+void fx_promote_tensor(fx_promote *p, fx_dtype dtype, int rank);
+void fx_promote_number(fx_promote *p, fx_arg_kind kind);             /* BOOL, INT, FLOAT, COMPLEX */
+fx_dtype fx_promote_end(const fx_promote *p);
+fx_dtype fx_promote_types(fx_dtype a, fx_dtype b);                   /* torch.promote_types */
+bool fx_dtype_is_int(fx_dtype d);                                    /* bool included */
+bool fx_dtype_is_complex(fx_dtype d);
+/* Adds a parameter that is a tensor or a number to p. *t gets its type, NULL for a number. */
+fx_status fx_infer_promote(const fx_infer *c, int param, fx_promote *p, const fx_type **t);
+/* dims of a broadcast with another shape, in place. */
+fx_status fx_infer_broadcast(const fx_infer *c, int *rank, fx_dim *dims, const fx_type *t);
+
+/* ---- interp.c: values --------------------------------------------------------------------------------------- */
+
+typedef struct fx_heap fx_heap;
+
+/* What the eval functions get: memory that is freed early, and the result's type with all sizes known. */
+typedef struct fx_eval_run {
+    fx_eval base;
+    fx_heap *heap;
+    const fx_type *type;
+} fx_eval_run;
+
+/* Element types are computed in three kinds: f32 (also f16, bf16), f64, and int64 (all integers, bool), then rounded
+ * or wrapped to the result's dtype. */
+typedef enum fx_kind { FX_KIND_F32, FX_KIND_F64, FX_KIND_INT } fx_kind;
+fx_kind fx_kind_of(fx_dtype dtype);
+size_t fx_kind_size(fx_kind kind);
+
+fx_status fx_eval_fail(const fx_eval *c, fx_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The type of the i-th result. */
+const fx_type *fx_eval_type(const fx_eval *c, int i);
+/* Memory for the node's evaluation only (zeroed), and for results. */
+void *fx_eval_scratch(fx_eval *c, int64_t count, size_t size);
+/* Makes out[i] a fresh dense tensor; the second of the i-th result's type. */
+void fx_eval_new(fx_eval *c, int i, fx_dtype dtype, int rank, const int64_t *sizes);
+fx_tensor *fx_eval_out(fx_eval *c, int i);
+/* A tensor's elements as a dense array of `kind`, broadcast to sizes (NULL: its own). Not to be written: may be the tensor's. */
+fx_status fx_eval_array(fx_eval *c, const fx_tensor *t, fx_kind kind, int rank, const int64_t *sizes, const void **data);
+fx_status fx_eval_floats(fx_eval *c, const fx_tensor *t, const float **data);
+/* Where to compute result i in `kind`: out[i] itself, or scratch that fx_eval_finish converts. */
+void *fx_eval_target(fx_eval *c, int i, fx_kind kind);
+void fx_eval_finish(fx_eval *c, int i, fx_kind kind, const void *data);
+/* An int parameter, also where it is the value of a node. */
+fx_status fx_eval_int(const fx_eval *c, int param, int64_t *v);
+fx_status fx_eval_ints(const fx_eval *c, int param, int64_t *v, int max, int *n);
+/* A number: constant, or a value of rank 0. The kind of number goes to *kind. */
+fx_status fx_eval_number(const fx_eval *c, int param, fx_arg_kind *kind, double *f, int64_t *i);
+
+/* interp_cast.c: elements between dtypes and kinds. Strides in elements. */
+void fx_row_load(fx_kind kind, void *dst, fx_dtype dtype, const void *src, int64_t stride, int64_t n);
+void fx_row_store(fx_dtype dtype, void *dst, int64_t stride, fx_kind kind, const void *src, int64_t n);
+int64_t fx_float_to_int(double v, fx_dtype dtype);                   /* as torch on x86; never undefined */
+/* Copies src, broadcast, into dst; dtypes are converted as tensor.to does. Overlap is not allowed. */
+void fx_tensor_assign(const fx_tensor *dst, const fx_tensor *src);
+
+/* interp_gemm.c: r[o][p] = sum over k of w[o * wo + k * wk] * x[k * xs + p] in double. x is double, w of kind f32 or f64. */
+void fx_gemm_tile(int64_t n_o, int64_t n_k, int64_t n_p, fx_kind w_kind, const void *w, int64_t wo, int64_t wk, const double *x,
+                  int64_t xs, double *r, int64_t rs);
+
+#endif
