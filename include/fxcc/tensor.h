@@ -66,6 +66,7 @@ bool fx_tensor_is_contiguous(const fx_tensor *t);
 fx_status fx_npy_read(fx_context *ctx, const char *path, fx_tensor *out);
 fx_status fx_npy_write(fx_context *ctx, const char *path, const fx_tensor *t);
 fx_status fx_npz_read(fx_context *ctx, const char *path, size_t *count, fx_tensor **tensors, const char ***names);
+fx_status fx_npz_write(fx_context *ctx, const char *path, size_t count, const fx_tensor *tensors, const char *const *names);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,58 @@
+/* cli/cli.h: what the subcommands of fxcc share.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_CLI_H
+#define FXCC_CLI_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "fxcc/compile.h"
+#include "fxcc/inspect.h"
+
+/* ---- subcommands: each gets its own argv, argv[0] being "fxcc NAME", and returns the exit status ---------- */
+
+int cmd_compile(int argc, char **argv);
+int cmd_show(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_passes(int argc, char **argv);
+
+/* ---- options.c: the options that compile, show and check have in common -------------------------------------- */
+
+/* A child parser for `struct argp.children`; its input is a fx_compile_options. */
+extern const struct argp lowering_argp; /* --target, --threads */
+extern const struct argp looking_argp;  /* --dump-before, --dump-after, --stop-after, --time-passes; log goes to stdout */
+
+/* Parses a number of the whole text; false when it is none. */
+bool parse_number(const char *text, double *value);
+
+/* ---- report.c: messages and progress -------------------------------------------------------------------------- */
+
+/* Prints what the context has to say: errors, and warnings; remarks when verbose. Ends a line of progress first. */
+void report(const char *command, const fx_context *ctx, bool verbose);
+/* "fxcc compile: error: ..." on stderr. Returns 1, the exit status. */
+int complain(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* From progress_begin on, once two seconds have passed and stderr is a terminal, a line says what goes on and for how
+ * long, until progress_end takes it away. */
+void progress_begin(const char *what);
+void progress_end(void);
+
+/* ---- files.c ----------------------------------------------------------------------------------------------------- */
+
+/* A fresh folder under $TMPDIR; NULL (with a message) when it cannot be made. Removed by temp_remove. */
+char *temp_folder(const char *command);
+void temp_remove(const char *dir);
+/* "dir/name", for the caller to free; NULL when out of memory. */
+char *path_join(const char *dir, const char *name);
+/* Runs a program and waits; its output goes to `log` (a file) or where ours goes (NULL). The exit status, -1 when it
+ * could not be started. */
+int run_program(char *const *argv, const char *log);
+/* The whole file, NUL-terminated, for the caller to free; NULL when it cannot be read. */
+char *read_text(const char *path, size_t *size);
+
+/* Whether text ends in suffix. */
+bool has_suffix(const char *text, const char *suffix);
+
+#endif

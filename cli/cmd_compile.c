@@ -1,0 +1,120 @@
+/* cli/cmd_compile.c: fxcc compile: a model to C sources.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+typedef struct arguments {
+    fx_compile_options options;
+    const char *model, *dir;
+    bool json, verbose;
+} arguments;
+
+enum { KEY_PREFIX = 0x100, KEY_WEIGHTS, KEY_LINK_RUNTIME, KEY_CHECK, KEY_GOLDEN, KEY_JSON };
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    arguments *a = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = state->child_inputs[1] = &a->options;
+        return 0;
+    case 'o':
+        a->dir = arg;
+        return 0;
+    case 'v':
+        a->verbose = true;
+        return 0;
+    case KEY_PREFIX:
+        a->options.prefix = arg;
+        return 0;
+    case KEY_WEIGHTS:
+        if (!strcmp(arg, "c"))
+            a->options.weights = FX_WEIGHTS_IN_C;
+        else if (!strcmp(arg, "bin"))
+            a->options.weights = FX_WEIGHTS_IN_BIN;
+        else if (!strcmp(arg, "incbin"))
+            a->options.weights = FX_WEIGHTS_IN_INCBIN;
+        else
+            argp_error(state, "expected --weights=c, bin or incbin, got '%s'", arg);
+        return 0;
+    case KEY_LINK_RUNTIME:
+        a->options.link_runtime = true;
+        return 0;
+    case KEY_CHECK:
+        a->options.check = true;
+        return 0;
+    case KEY_GOLDEN:
+        a->options.golden = arg;
+        a->options.check = true;
+        return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->model)
+            argp_error(state, "expected one model, got also '%s'", arg);
+        a->model = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->model)
+            argp_error(state, "expected a model to compile");
+        if (!a->dir && !a->options.stop_after)
+            argp_error(state, "expected -o DIR, the folder to write to");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options[] = {
+    {"output", 'o', "DIR", 0, "folder to write to, made if missing", 0},
+    {"prefix", KEY_PREFIX, "NAME", 0, "prefix of all symbols and file names (default: from the model's name)", 0},
+    {"weights", KEY_WEIGHTS, "FORM", 0,
+     "c: as arrays in C (default up to 1 MB); bin: a file to load or map (default above); incbin: taken in by the assembler", 0},
+    {"link-runtime", KEY_LINK_RUNTIME, NULL, 0, "call libfxrt instead of pasting its kernels into the file", 0},
+    {"check", KEY_CHECK, NULL, 0, "also write NAME_check.c: golden vectors, computed by the reference interpreter", 0},
+    {"golden", KEY_GOLDEN, "FILE.npz", 0, "take the golden vectors from a file: the inputs in order, then the outputs", 0},
+    {"json", KEY_JSON, NULL, 0, "print sizes of what was emitted as JSON", 0},
+    {"verbose", 'v', NULL, 0, "print remarks", 0},
+    {0}};
+
+static const struct argp_child children[] = {{&lowering_argp, 0, NULL, 0}, {&looking_argp, 0, "For those who look inside:", 2}, {0}};
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "MODEL",
+    .children = children,
+    .doc = "Compiles a saved PyTorch model (.pt2 of torch.export.save, or .fx text) to standalone C: NAME.h, NAME.c, its weights, a "
+           "Makefile and a CMakeLists.txt."};
+
+int cmd_compile(int argc, char **argv)
+{
+    arguments a = {0};
+    fx_compile_result result = {0};
+    fx_graph *graph = NULL;
+    const char *command = argv[0];
+
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+        return 1;
+    fx_context *ctx = fx_context_create();
+    if (!ctx)
+        return complain(command, "out of memory");
+    progress_begin("compiling");
+    fx_status status = fx_load_model(ctx, a.model, &graph);
+    if (status == FX_OK)
+        status = fx_compile(graph, &a.options, a.dir, &result);
+    report(command, ctx, a.verbose);
+    fx_context_free(ctx);
+    if (status != FX_OK)
+        return 1;
+    if (a.json)
+        printf("{\"arena_size\": %" PRIu64 ", \"live_size\": %" PRIu64 ", \"weights_size\": %" PRIu64 ", \"source_size\": %" PRIu64
+               ", \"kernels\": %zu, \"loops\": %zu}\n",
+               result.arena_size, result.live_size, result.weights_size, result.source_size, result.kernels, result.loops);
+    return 0;
+}

@@ -1,0 +1,103 @@
+/* cli/files.c: temporary folders, paths, programs run.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+char *path_join(const char *dir, const char *name)
+{
+    size_t size = strlen(dir) + strlen(name) + 2;
+    char *path = malloc(size);
+
+    if (path)
+        snprintf(path, size, "%s/%s", dir, name);
+    return path;
+}
+
+char *temp_folder(const char *command)
+{
+    const char *base = getenv("TMPDIR");
+    char *path = path_join(base && *base ? base : "/tmp", "fxcc-XXXXXX");
+
+    if (!path || !mkdtemp(path)) {
+        complain(command, "expected to make a temporary folder %s: %s", path ? path : "", strerror(errno));
+        free(path);
+        return NULL;
+    }
+    return path;
+}
+
+/* Only files lie in our temporary folders, no folders. */
+void temp_remove(const char *dir)
+{
+    DIR *d = opendir(dir);
+
+    if (d) {
+        for (struct dirent *e; (e = readdir(d));)
+            unlinkat(dirfd(d), e->d_name, 0); /* fails for "." and "..", as it should */
+        closedir(d);
+    }
+    rmdir(dir);
+}
+
+int run_program(char *const *argv, const char *log)
+{
+    pid_t pid = fork();
+
+    if (pid < 0)
+        return -1;
+    if (pid == 0) {
+        if (log) {
+            int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+            if (fd >= 0) {
+                dup2(fd, STDOUT_FILENO);
+                dup2(fd, STDERR_FILENO);
+                close(fd);
+            }
+        }
+        execvp(argv[0], argv);
+        fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
+        _exit(127);
+    }
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+char *read_text(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    struct stat st;
+    char *text = NULL;
+
+    if (!f)
+        return NULL;
+    if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && (text = malloc((size_t)st.st_size + 1))) {
+        if (fread(text, 1, (size_t)st.st_size, f) == (size_t)st.st_size) {
+            text[st.st_size] = '\0';
+            *size = (size_t)st.st_size;
+        } else {
+            free(text);
+            text = NULL;
+        }
+    }
+    fclose(f);
+    return text;
+}
+
+bool has_suffix(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), m = strlen(suffix);
+
+    return n >= m && !strcmp(text + n - m, suffix);
+}

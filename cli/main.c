@@ -1,0 +1,53 @@
+/* cli/main.c: the command fxcc: finds the subcommand and hands over.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <argp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *full_name, *doc;
+} commands[] = {
+    {"compile", cmd_compile, "fxcc compile", "a model to C sources"},
+    {"show", cmd_show, "fxcc show", "a model as a table, as text or as a picture"},
+    {"run", cmd_run, "fxcc run", "run a model with the reference interpreter"},
+    {"check", cmd_check, "fxcc check", "emit, build and run a model's C and compare it with a reference"},
+    {"passes", cmd_passes, "fxcc passes", "list the passes of lowering"},
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void help(FILE *f)
+{
+    fprintf(f, "Usage: fxcc COMMAND [OPTION...]\nCompiles saved PyTorch models (torch.export .pt2) to C.\n\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].doc);
+    fprintf(f, "\n  --help     this text; 'fxcc COMMAND --help' tells the options of a command\n  --version  the version\n");
+}
+
+int main(int argc, char **argv)
+{
+    argp_err_exit_status = 1; /* usage errors exit 1 like any other */
+    if (argc < 2) {
+        help(stderr);
+        return 1;
+    }
+    const char *word = argv[1];
+    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
+        help(stdout);
+        return 0;
+    }
+    if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
+        printf("fxcc %s\n", FXCC_VERSION);
+        return 0;
+    }
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(word, commands[i].name)) {
+            argv[1] = (char *)commands[i].full_name;
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    return complain("fxcc", "expected a command (compile, show, run, check, passes), got '%s'; see 'fxcc --help'", word);
+}

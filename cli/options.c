@@ -1,0 +1,86 @@
+/* cli/options.c: option groups that several subcommands have.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+enum { KEY_TARGET = 't', KEY_THREADS = 0x200, KEY_DUMP_BEFORE, KEY_DUMP_AFTER, KEY_STOP_AFTER, KEY_TIME_PASSES };
+
+bool parse_number(const char *text, double *value)
+{
+    char *end;
+
+    *value = strtod(text, &end);
+    return end != text && !*end;
+}
+
+static void log_to_stdout(void *unused, const char *text)
+{
+    (void)unused;
+    fputs(text, stdout);
+}
+
+static error_t parse_lowering(int key, char *arg, struct argp_state *state)
+{
+    fx_compile_options *o = state->input;
+    double v;
+
+    switch (key) {
+    case KEY_TARGET:
+        o->target = arg;
+        return 0;
+    case KEY_THREADS:
+        if (!parse_number(arg, &v) || v < 1 || v > 1024 || v != (int)v)
+            argp_error(state, "expected a number of threads from 1 to 1024, got '%s'", arg);
+        o->threads = (int)v;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp lowering_argp = {
+    .options = (const struct argp_option[]){
+        {"target", KEY_TARGET, "NAME", 0,
+         "generic, x86_64-avx2, x86_64-avx512, native (default), aarch64, cortex-m4, or a file of 'key = value' lines", 0},
+        {"threads", KEY_THREADS, "N", 0, "most threads the emitted code may use (default 8)", 0},
+        {0}},
+    .parser = parse_lowering};
+
+/* A pass that exists, or "all" where that makes sense: a misspelt name must not silently dump nothing. */
+static const char *pass_name(struct argp_state *state, const char *arg, bool all)
+{
+    if (all && !strcmp(arg, "all"))
+        return arg;
+    for (size_t i = 0; fx_pass_get(i); i++)
+        if (!strcmp(arg, fx_pass_get(i)->name))
+            return arg;
+    argp_error(state, "expected the name of a pass, got '%s'; see 'fxcc passes'", arg);
+    return NULL;
+}
+
+static error_t parse_looking(int key, char *arg, struct argp_state *state)
+{
+    fx_compile_options *o = state->input;
+
+    switch (key) {
+    case KEY_DUMP_BEFORE: o->dump_before = pass_name(state, arg, true); break;
+    case KEY_DUMP_AFTER: o->dump_after = pass_name(state, arg, true); break;
+    case KEY_STOP_AFTER: o->stop_after = pass_name(state, arg, false); break;
+    case KEY_TIME_PASSES: o->time_passes = true; break;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+    o->log = log_to_stdout;
+    return 0;
+}
+
+const struct argp looking_argp = {
+    .options = (const struct argp_option[]){
+        {"dump-before", KEY_DUMP_BEFORE, "PASS", 0, "print the graph or program before a pass (or 'all')", 0},
+        {"dump-after", KEY_DUMP_AFTER, "PASS", 0, "print it after a pass (or 'all')", 0},
+        {"stop-after", KEY_STOP_AFTER, "PASS", 0, "stop after a pass and emit nothing", 0},
+        {"time-passes", KEY_TIME_PASSES, NULL, 0, "print the time each pass took", 0},
+        {0}},
+    .parser = parse_looking};
