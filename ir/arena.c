@@ -115,10 +115,12 @@ fx_arena *fx_context_arena(fx_context *ctx)
 fx_status fx_protect(fx_context *ctx, fx_status (*fn)(void *arg), void *arg)
 {
     fx_frame frame = {.outer = ctx->frame};
-    volatile fx_status status = FX_ERR_NOMEM;
+    volatile fx_status status;
     ctx->frame = &frame;
     if (setjmp(frame.jump) == 0)
         status = fn(arg);
+    else
+        status = FX_ERR_NOMEM;
     /* Closing may itself run out of memory; it then comes back to the line above, where the rest is closed. */
     run_deferred(ctx, &frame.deferred);
     ctx->frame = frame.outer;
@@ -178,16 +180,26 @@ fx_arena *fx_arena_create(fx_context *ctx)
     return a;
 }
 
-void fx_arena_free(fx_arena *arena)
+void fx_arena_reset(fx_arena *arena)
 {
-    if (!arena)
-        return;
     fx_context *ctx = arena->ctx;
     for (chunk *c = arena->chunks, *next; c; c = next) {
         next = c->next;
         ASAN_UNPOISON_MEMORY_REGION(c + 1, c->size);
         ctx->dealloc(ctx->user, c);
     }
+    arena->chunks = NULL;
+    arena->at = arena->end = NULL;
+    arena->chunk_size = FIRST_CHUNK;
+    arena->bytes = sizeof *arena;
+}
+
+void fx_arena_free(fx_arena *arena)
+{
+    if (!arena)
+        return;
+    fx_context *ctx = arena->ctx;
+    fx_arena_reset(arena);
     if (arena->prev)
         arena->prev->next = arena->next;
     else

@@ -22,6 +22,7 @@ typedef struct fx_arena fx_arena;
 
 fx_arena *fx_arena_create(fx_context *ctx);  /* freed by fx_arena_free, at latest with ctx */
 void fx_arena_free(fx_arena *arena);
+void fx_arena_reset(fx_arena *arena);        /* frees what is in it; the arena stays */
 void *fx_arena_alloc(fx_arena *arena, size_t size);             /* zeroed, 16-byte aligned, never NULL */
 void *fx_arena_array(fx_arena *arena, size_t count, size_t size); /* the same, overflow checked */
 void *fx_arena_dup(fx_arena *arena, const void *data, size_t size);
