@@ -177,6 +177,7 @@ const fx_type *fx_type_int(fx_context *ctx, fx_dim value);
 bool fx_type_is_static(const fx_type *t);              /* a tensor whose dims are all numbers */
 int64_t fx_type_numel(const fx_type *t);               /* of a static tensor */
 bool fx_type_same_shape(const fx_type *a, const fx_type *b); /* tensors: dims equal; dtype and strides aside */
+const char *fx_dtype_short(fx_dtype dtype);            /* "f32" */
 void fx_type_print(fx_text *t, const fx_type *type);   /* f32[1, 3, 32, 32]; (f32[2], i64[2]) */
 
 /* ---- arg.c: argument templates -------------------------------------------------------------------- */
@@ -216,6 +217,11 @@ const fx_arg *fx_arg_seq(fx_context *ctx, fx_arg_kind kind, int n, const fx_arg 
 const fx_arg *fx_arg_dict(fx_context *ctx, int n, const char *const *keys, const fx_arg *const *items);
 const fx_arg *fx_arg_ints(fx_context *ctx, int n, const int64_t *v); /* a LIST of INT */
 const fx_arg *fx_arg_ellipsis(fx_context *ctx);
+const char *fx_arg_kind_name(fx_arg_kind kind);           /* for messages: "list", "a node" */
+/* f for each operand number, left to right. */
+void fx_arg_operands(const fx_arg *a, void (*f)(void *user, int64_t operand), void *user);
+/* The tree with each leaf replaced by what f returns; the same pointer when nothing changes. */
+const fx_arg *fx_arg_map(fx_context *ctx, const fx_arg *a, const fx_arg *(*f)(void *user, const fx_arg *leaf), void *user);
 
 /* ---- op.c, op.def: the one table of operators ------------------------------------------------------ */
 
