@@ -55,4 +55,22 @@ char *read_text(const char *path, size_t *size);
 /* Whether text ends in suffix. */
 bool has_suffix(const char *text, const char *suffix);
 
+/* ---- tensors.c ------------------------------------------------------------------------------------------------------ */
+
+/* Appends the tensors of the named .npy and .npz files in order; dense. FX_ERR_* with diagnostics. */
+fx_status read_tensors(fx_context *ctx, int n_files, char *const *files, size_t *count, fx_tensor **tensors);
+/* Writes one tensor to a .npy or any number to a .npz, whole or not at all. */
+fx_status write_tensors(fx_context *ctx, const char *path, size_t count, const fx_tensor *tensors);
+/* Checks that the first n_inputs tensors are what the model takes; complains and returns false when not. */
+bool inputs_fit(const char *command, const fx_graph *graph, size_t count, const fx_tensor *tensors);
+/* "float32[1, 3, 32, 32]" into buf; returns buf. */
+const char *shape_text(const fx_tensor *t, char *buf, size_t size);
+
+/* ---- emitted.c ------------------------------------------------------------------------------------------------------- */
+
+/* Emits graph's C into the folder dir, builds it with $CC (cc), runs it in a process of its own on dense inputs. Outputs are
+ * allocated in ctx's tensors. Returns 0, or 1 with a message. */
+int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_compile_options *options, const char *dir,
+                const fx_tensor *inputs, size_t *n_outputs, fx_tensor **outputs);
+
 #endif

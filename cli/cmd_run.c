@@ -1,0 +1,84 @@
+/* cli/cmd_run.c: fxcc run: the reference interpreter on NumPy files.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+typedef struct arguments {
+    const char *model, *output;
+    char **files; /* points into argv */
+    int n_files;
+} arguments;
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    arguments *a = state->input;
+
+    switch (key) {
+    case 'o':
+        a->output = arg;
+        return 0;
+    case ARGP_KEY_ARGS: /* everything that is no option: the model, then its inputs */
+        a->model = state->argv[state->next];
+        a->files = state->argv + state->next + 1;
+        a->n_files = state->argc - state->next - 1;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->model)
+            argp_error(state, "expected a model to run");
+        if (!a->output)
+            argp_error(state, "expected -o FILE, the .npy or .npz to write");
+        if (!has_suffix(a->output, ".npy") && !has_suffix(a->output, ".npz"))
+            argp_error(state, "expected an output file named .npy or .npz, got '%s'", a->output);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options[] = {{"output", 'o', "FILE", 0, "write the output (.npy) or all outputs (.npz) here", 0}, {0}};
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "MODEL INPUT...",
+    .doc = "Runs a model with the reference interpreter: slow and simple, the judge of what 'fxcc compile' emits. Inputs are .npy files in "
+           "the model's order, or .npz files of several."};
+
+static int run(const char *command, fx_context *ctx, const arguments *a)
+{
+    fx_graph *graph;
+    fx_tensor *inputs = NULL, *outputs;
+    size_t n_inputs, n_outputs;
+    int rc = 1;
+
+    if (fx_load_model(ctx, a->model, &graph) != FX_OK || read_tensors(ctx, a->n_files, a->files, &n_inputs, &inputs) != FX_OK)
+        return 1;
+    if (n_inputs != fx_graph_input_count(graph))
+        complain(command, "%s: expected %zu inputs, got %zu", a->model, fx_graph_input_count(graph), n_inputs);
+    else if (fx_graph_output_count(graph) != 1 && !has_suffix(a->output, ".npz"))
+        complain(command, "%s: expected -o FILE.npz for a model of %zu outputs, got '%s'", a->model, fx_graph_output_count(graph), a->output);
+    else if (inputs_fit(command, graph, n_inputs, inputs) &&
+             fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &outputs) == FX_OK)
+        rc = write_tensors(ctx, a->output, n_outputs, outputs) != FX_OK;
+    free(inputs);
+    return rc;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    arguments a = {0};
+    const char *command = argv[0];
+
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+        return 1;
+    fx_context *ctx = fx_context_create();
+    if (!ctx)
+        return complain(command, "out of memory");
+    progress_begin("interpreting");
+    int rc = run(command, ctx, &a);
+    report(command, ctx, false);
+    fx_context_free(ctx);
+    return rc;
+}

@@ -1,0 +1,127 @@
+/* cli/tensors.c: NumPy files in and out.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+const char *shape_text(const fx_tensor *t, char *buf, size_t size)
+{
+    size_t n = (size_t)snprintf(buf, size, "%s[", fx_dtype_name(t->dtype));
+
+    for (int d = 0; d < t->rank && n < size; d++)
+        n += (size_t)snprintf(buf + n, size - n, d ? ", %" PRId64 : "%" PRId64, t->sizes[d]);
+    if (n < size)
+        snprintf(buf + n, size - n, "]");
+    return buf;
+}
+
+/* *out: t itself, or a dense copy of it. */
+static fx_status make_dense(fx_context *ctx, const fx_tensor *t, fx_tensor *out)
+{
+    int64_t index[FX_MAX_RANK] = {0}, numel = fx_tensor_numel(t);
+    size_t size = fx_dtype_size(t->dtype);
+
+    *out = *t;
+    if (fx_tensor_is_contiguous(t))
+        return FX_OK;
+    fx_status status = fx_tensor_create(ctx, t->dtype, t->rank, t->sizes, out);
+    if (status != FX_OK)
+        return status;
+    for (int64_t i = 0; i < numel; i++) {
+        int64_t from = 0;
+        for (int d = 0; d < t->rank; d++)
+            from += index[d] * t->strides[d];
+        memcpy((char *)out->data + (size_t)i * size, (const char *)t->data + from * (int64_t)size, size);
+        for (int d = t->rank - 1; d >= 0 && ++index[d] == t->sizes[d]; d--)
+            index[d] = 0;
+    }
+    return FX_OK;
+}
+
+fx_status read_tensors(fx_context *ctx, int n_files, char *const *files, size_t *count, fx_tensor **tensors)
+{
+    size_t n = 0;
+    fx_tensor *all = NULL;
+
+    for (int f = 0; f < n_files; f++) {
+        fx_tensor one, *some = &one;
+        const char **names;
+        size_t k = 1;
+        fx_status status = has_suffix(files[f], ".npz") ? fx_npz_read(ctx, files[f], &k, &some, &names)
+                                                        : fx_npy_read(ctx, files[f], &one);
+        fx_tensor *grown = status == FX_OK ? realloc(all, (n + k + 1) * sizeof *all) : NULL;
+        if (!grown) {
+            free(all);
+            return status != FX_OK ? status : FX_ERR_NOMEM;
+        }
+        all = grown;
+        for (size_t i = 0; i < k; i++)
+            if ((status = make_dense(ctx, &some[i], &all[n++])) != FX_OK) {
+                free(all);
+                return status;
+            }
+    }
+    *count = n;
+    *tensors = all;
+    return FX_OK;
+}
+
+fx_status write_tensors(fx_context *ctx, const char *path, size_t count, const fx_tensor *tensors)
+{
+    size_t size = strlen(path) + 32;
+    char *temporary = malloc(size);
+    fx_status status;
+
+    if (!temporary)
+        return FX_ERR_NOMEM;
+    snprintf(temporary, size, "%s.%ld.tmp", path, (long)getpid());
+    if (has_suffix(path, ".npz")) {
+        char (*text)[32] = malloc((count + 1) * sizeof *text);
+        const char **names = malloc((count + 1) * sizeof *names);
+        status = FX_ERR_NOMEM;
+        if (text && names) {
+            for (size_t i = 0; i < count; i++) {
+                snprintf(text[i], sizeof text[i], "output%zu", i);
+                names[i] = text[i];
+            }
+            status = fx_npz_write(ctx, temporary, count, tensors, names);
+        }
+        free(text);
+        free(names);
+    } else {
+        status = fx_npy_write(ctx, temporary, tensors);
+    }
+    if (status == FX_OK && rename(temporary, path) != 0) {
+        complain("fxcc run", "%s: expected to write this file: %s", path, strerror(errno));
+        status = FX_ERR_IO;
+    }
+    if (status != FX_OK)
+        unlink(temporary);
+    free(temporary);
+    return status;
+}
+
+bool inputs_fit(const char *command, const fx_graph *graph, size_t count, const fx_tensor *tensors)
+{
+    char expected[256], got[256];
+
+    for (size_t i = 0; i < count; i++) {
+        fx_tensor want;
+        if (fx_graph_input_shape(graph, i, &want) != FX_OK)
+            return false; /* the context says why */
+        bool same = want.dtype == tensors[i].dtype && want.rank == tensors[i].rank;
+        for (int d = 0; same && d < want.rank; d++)
+            same = want.sizes[d] == tensors[i].sizes[d];
+        if (!same) {
+            complain(command, "input %zu: expected %s, got %s", i, shape_text(&want, expected, sizeof expected),
+                     shape_text(&tensors[i], got, sizeof got));
+            return false;
+        }
+    }
+    return true;
+}
