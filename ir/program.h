@@ -22,6 +22,7 @@ typedef struct fx_buf {
     int64_t dims[FX_MAX_RANK];
     int io;                    /* INPUT, OUTPUT: number */
     const void *data;          /* WEIGHT: numel elements (packed), in the program's arena or mapped */
+    uint64_t hash;             /* WEIGHT without data (read from a text): the hash the text gives */
     const char *note;          /* WEIGHT: how it is packed; others: layout ("NHWC") */
     uint64_t offset;           /* bytes, in the arena (ARENA) or weights (WEIGHT); set by lower/memory.c; 64-byte aligned */
     bool workspace;            /* ARENA: lives within one step only */
@@ -193,7 +194,10 @@ bool fx_call_footprint(const fx_program *p, const fx_call_stmt *c, int arg, int6
 fx_status fx_program_verify(fx_program *p, bool planned, const char *where);
 
 /* ---- program_print.c, program_parse.c ---------------------------------------------------------------------- */
-void fx_program_print(fx_text *t, const fx_program *p);               /* weights by name, size and hash, not by content */
+/* Weights of at most 64 elements with their values, larger ones by name, size and hash. */
+void fx_program_print(fx_text *t, const fx_program *p);
+void fx_stmt_print(fx_text *t, const fx_program *p, const fx_stmt *s, int indent); /* a list; for messages and dumps */
+void fx_sexpr_print(fx_text *t, const fx_program *p, const fx_sexpr *e);
 fx_status fx_program_parse(fx_context *ctx, const char *file, const char *text, size_t size, fx_program **out);
 
 /* ---- program_run.c: an interpreter for the loop program --------------------------------------------------------- */
