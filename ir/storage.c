@@ -1,0 +1,381 @@
+/* ir/storage.c: host tensors and the memory under them.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/context.h"
+
+/* ---- storages ------------------------------------------------------------------------------------------------ */
+
+static fx_storage *add_storage(fx_context *ctx, size_t nbytes)
+{
+    fx_storage *st = ctx->alloc(ctx->user, sizeof *st);
+    if (!st)
+        fx_out_of_memory(ctx);
+    st->ctx = ctx;
+    st->nbytes = nbytes;
+    st->next = ctx->storages;
+    if (st->next)
+        st->next->prev = st;
+    ctx->storages = st;
+    return st;
+}
+
+fx_storage *fx_storage_new(fx_context *ctx, size_t nbytes)
+{
+    enum { ALIGN = 64 };
+    if (nbytes > PTRDIFF_MAX - ALIGN)
+        fx_out_of_memory(ctx);
+    fx_storage *st = add_storage(ctx, nbytes);
+    /* At least one byte, so that data is never NULL, which would say "not there yet". */
+    st->block = ctx->alloc(ctx->user, nbytes + ALIGN);
+    if (!st->block) {
+        fx_storage_free(st);
+        fx_out_of_memory(ctx);
+    }
+    st->data = (char *)st->block + (ALIGN - (uintptr_t)st->block % ALIGN) % ALIGN;
+    return st;
+}
+
+fx_storage *fx_storage_lazy(fx_context *ctx, size_t nbytes, fx_status (*touch)(fx_storage *), void (*release)(fx_storage *),
+                            void *user, const char *name)
+{
+    fx_storage *st = add_storage(ctx, nbytes);
+    st->readonly = true;
+    st->touch = touch;
+    st->release = release;
+    st->user = user;
+    st->name = name ? fx_intern(ctx, name) : NULL;
+    return st;
+}
+
+void fx_storage_free(fx_storage *st)
+{
+    if (!st)
+        return;
+    fx_context *ctx = st->ctx;
+    if (st->release)
+        st->release(st);
+    if (st->prev)
+        st->prev->next = st->next;
+    else
+        ctx->storages = st->next;
+    if (st->next)
+        st->next->prev = st->prev;
+    if (st->block)
+        ctx->dealloc(ctx->user, st->block);
+    ctx->dealloc(ctx->user, st);
+}
+
+fx_status fx_tensor_touch(fx_context *ctx, fx_tensor *t)
+{
+    fx_storage *st = t->storage;
+    if (!st)
+        return FX_OK;
+    if (!st->data && st->touch) {
+        FX_TRY(st->touch(st));
+        st->touch = NULL;
+    }
+    if (!st->data) {
+        if (st->nbytes == 0)
+            return FX_OK; /* an empty tensor has no element to read */
+        fx_loc loc = {.entry = st->name};
+        return fx_fail(ctx, FX_INTERNAL, &loc, "a storage of %zu bytes has no data", st->nbytes);
+    }
+    /* Before the first touch data is an offset, and offsets are smaller than any address of mapped memory. */
+    uintptr_t at = (uintptr_t)t->data, base = (uintptr_t)st->data;
+    if (at < base || at - base > st->nbytes)
+        t->data = (char *)st->data + at;
+    return FX_OK;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------------------------- */
+
+int64_t fx_tensor_numel(const fx_tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++)
+        n *= t->sizes[i];
+    return n;
+}
+
+bool fx_tensor_is_contiguous(const fx_tensor *t)
+{
+    int64_t step = 1;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        if (t->sizes[i] == 0)
+            return true;
+        if (t->sizes[i] != 1 && t->strides[i] != step)
+            return false;
+        step *= t->sizes[i];
+    }
+    return true;
+}
+
+/* Row-major strides, and the bytes needed; false when these overflow. */
+static bool lay_out(fx_tensor *t, size_t *nbytes)
+{
+    int64_t step = 1, n = 1;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        t->strides[i] = step;
+        if (t->sizes[i] > 1 && __builtin_mul_overflow(step, t->sizes[i], &step))
+            return false;
+        n = t->sizes[i] == 0 ? 0 : n;
+    }
+    n = n ? step : 0;
+    return !__builtin_mul_overflow((size_t)n, fx_dtype_size(t->dtype), nbytes) && *nbytes <= PTRDIFF_MAX / 2;
+}
+
+typedef struct request {
+    fx_context *ctx;
+    fx_dtype dtype;
+    int rank;
+    const int64_t *sizes;
+    fx_tensor *out;
+} request;
+
+static fx_status create(void *arg)
+{
+    const request *r = arg;
+    fx_tensor t = {.dtype = r->dtype, .rank = r->rank};
+    size_t nbytes;
+    if ((unsigned)r->dtype >= FX_DTYPE_COUNT)
+        return fx_fail(r->ctx, FX_ERR_ARGUMENT, NULL, "a tensor's dtype must be below %d, got %d", FX_DTYPE_COUNT, (int)r->dtype);
+    if (r->rank < 0 || r->rank > FX_MAX_RANK)
+        return fx_fail(r->ctx, FX_ERR_ARGUMENT, NULL, "a tensor's rank must be 0 to %d, got %d", FX_MAX_RANK, r->rank);
+    for (int i = 0; i < r->rank; i++) {
+        t.sizes[i] = r->sizes[i];
+        if (t.sizes[i] < 0)
+            return fx_fail(r->ctx, FX_ERR_ARGUMENT, NULL, "a tensor's size must not be negative, got %lld in dimension %d",
+                           (long long)t.sizes[i], i);
+    }
+    if (!lay_out(&t, &nbytes))
+        return fx_fail(r->ctx, FX_ERR_ARGUMENT, NULL, "the size in bytes of a tensor overflows");
+    t.storage = fx_storage_new(r->ctx, nbytes);
+    t.data = t.storage->data;
+    *r->out = t;
+    return FX_OK;
+}
+
+fx_status fx_tensor_create(fx_context *ctx, fx_dtype dtype, int rank, const int64_t *sizes, fx_tensor *out)
+{
+    request r = {ctx, dtype, rank, sizes, out};
+    return fx_protect(ctx, create, &r);
+}
+
+fx_status fx_tensor_like(fx_context *ctx, fx_dtype dtype, const fx_type *type, fx_tensor *out)
+{
+    int64_t sizes[FX_MAX_RANK];
+    if (!fx_type_is_static(type) || type->rank > FX_MAX_RANK)
+        return fx_fail(ctx, FX_ERR_TYPE, NULL, "expected a tensor with known dims, at most %d of them", FX_MAX_RANK);
+    for (int i = 0; i < type->rank; i++)
+        sizes[i] = type->dims[i].value;
+    return fx_tensor_create(ctx, dtype, type->rank, sizes, out);
+}
+
+fx_status fx_tensor_contiguous(fx_context *ctx, const fx_tensor *t, fx_tensor *out)
+{
+    fx_tensor from = *t;
+    FX_TRY(fx_tensor_touch(ctx, &from));
+    if (fx_tensor_is_contiguous(&from)) {
+        *out = from;
+        return FX_OK;
+    }
+    FX_TRY(fx_tensor_create(ctx, t->dtype, t->rank, t->sizes, out));
+    /* Odometer over all but the last dimension; contiguous implies rank 0, so there is a last one. */
+    size_t size = fx_dtype_size(t->dtype);
+    int last = t->rank - 1;
+    int64_t index[FX_MAX_RANK] = {0}, rows = fx_tensor_numel(t) / t->sizes[last];
+    char *to = out->data;
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t at = 0;
+        for (int i = 0; i < last; i++)
+            at += index[i] * from.strides[i];
+        const char *p = (const char *)from.data + at * (int64_t)size;
+        if (from.strides[last] == 1) {
+            memcpy(to, p, (size_t)t->sizes[last] * size);
+            to += (size_t)t->sizes[last] * size;
+        } else {
+            for (int64_t i = 0; i < t->sizes[last]; i++, to += size)
+                memcpy(to, p + i * from.strides[last] * (int64_t)size, size);
+        }
+        for (int i = last - 1; i >= 0 && ++index[i] == t->sizes[i]; i--)
+            index[i] = 0;
+    }
+    return FX_OK;
+}
+
+/* ---- elements ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t float_bits(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static float float_of(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+float fx_half_to_float(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 0x1F, mantissa = h & 0x3FF;
+    if (exponent == 0) { /* zero or subnormal: mantissa * 2^-24, exact */
+        float f = (float)mantissa * 0x1p-24f;
+        return sign ? -f : f;
+    }
+    if (exponent == 31)
+        return float_of(sign | 0x7F800000 | mantissa << 13);
+    return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+/* Rounds to nearest, ties to even; NaN stays NaN with the upper bits of its payload. */
+uint16_t fx_float_to_half(float f)
+{
+    uint32_t u = float_bits(f), sign = u >> 16 & 0x8000, magnitude = u & 0x7FFFFFFF;
+    if (magnitude > 0x7F800000)
+        return (uint16_t)(sign | 0x7E00 | (magnitude >> 13 & 0x3FF));
+    if (magnitude >= 0x477FF000) /* 65520 and above round to infinity */
+        return (uint16_t)(sign | 0x7C00);
+    if (magnitude < 0x38800000) { /* below 2^-14: a count of 2^-24, an exact product, rounded once */
+        float scaled = float_of(magnitude) * 0x1p24f;
+        return (uint16_t)(sign | (uint32_t)rintf(scaled));
+    }
+    uint32_t rounded = magnitude + 0xFFF + (magnitude >> 13 & 1);
+    return (uint16_t)(sign | (rounded - (112u << 23)) >> 13);
+}
+
+float fx_bf16_to_float(uint16_t h)
+{
+    return float_of((uint32_t)h << 16);
+}
+
+uint16_t fx_float_to_bf16(float f)
+{
+    uint32_t u = float_bits(f);
+    if ((u & 0x7FFFFFFF) > 0x7F800000)
+        return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
+}
+
+static char *element(const fx_tensor *t, int64_t linear)
+{
+    int64_t at = 0;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        at += linear % t->sizes[i] * t->strides[i];
+        linear /= t->sizes[i];
+    }
+    return (char *)t->data + at * (int64_t)fx_dtype_size(t->dtype);
+}
+
+#define LOADER(T)                          \
+    static T load_##T(const void *p)       \
+    {                                      \
+        T v;                               \
+        memcpy(&v, p, sizeof v);           \
+        return v;                          \
+    }
+LOADER(float)
+LOADER(double)
+LOADER(uint16_t)
+LOADER(int8_t)
+LOADER(int16_t)
+LOADER(int32_t)
+LOADER(int64_t)
+LOADER(uint8_t)
+
+/* C leaves a float out of an integer's range undefined; here it is what x86-64 and torch give: the lowest value. */
+static int64_t to_int64(double v)
+{
+    return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN;
+}
+
+double fx_tensor_get(const fx_tensor *t, int64_t linear)
+{
+    const char *p = element(t, linear);
+    switch (t->dtype) {
+    case FX_F32:
+    case FX_C64: return load_float(p);
+    case FX_F64:
+    case FX_C128: return load_double(p);
+    case FX_F16: return fx_half_to_float(load_uint16_t(p));
+    case FX_BF16: return fx_bf16_to_float(load_uint16_t(p));
+    default: return (double)fx_tensor_get_int(t, linear);
+    }
+}
+
+int64_t fx_tensor_get_int(const fx_tensor *t, int64_t linear)
+{
+    const char *p = element(t, linear);
+    switch (t->dtype) {
+    case FX_I8: return load_int8_t(p);
+    case FX_I16: return load_int16_t(p);
+    case FX_I32: return load_int32_t(p);
+    case FX_I64: return load_int64_t(p);
+    case FX_U8: return load_uint8_t(p);
+    case FX_BOOL: return load_uint8_t(p) != 0;
+    default: return to_int64(fx_tensor_get(t, linear));
+    }
+}
+
+#define STORE(T, value)              \
+    do {                             \
+        T store_ = (T)(value);       \
+        memcpy(p, &store_, sizeof store_); \
+    } while (0)
+
+/* A double rounded once to float, as half precision needs: by double rounding float -> half a tie could arise that was none.
+ * Rounding to odd in the first step keeps it exact. */
+static float to_float_odd(double v)
+{
+    float f = (float)v;
+    if (!isfinite(v) || isinf(f) || (double)f == v)
+        return isinf(f) && isfinite(v) ? copysignf(0x1.fffffep127f, f) : f;
+    if ((float_bits(f) & 1) == 0) { /* the inexact neighbour of odd mantissa on the other side of v */
+        bool up = (double)f < v;
+        f = float_of(float_bits(f) + ((up == (f > 0 || (f == 0 && up))) ? 1u : -1u));
+    }
+    return f;
+}
+
+void fx_tensor_set(fx_tensor *t, int64_t linear, double v)
+{
+    char *p = element(t, linear);
+    switch (t->dtype) {
+    case FX_F32: STORE(float, v); break;
+    case FX_F64: STORE(double, v); break;
+    case FX_F16: STORE(uint16_t, fx_float_to_half(to_float_odd(v))); break;
+    case FX_BF16: STORE(uint16_t, fx_float_to_bf16(to_float_odd(v))); break;
+    case FX_BOOL: STORE(uint8_t, v != 0); break;
+    case FX_C64: {
+        float pair[2] = {(float)v, 0};
+        memcpy(p, pair, sizeof pair);
+        break;
+    }
+    case FX_C128: {
+        double pair[2] = {v, 0};
+        memcpy(p, pair, sizeof pair);
+        break;
+    }
+    default: fx_tensor_set_int(t, linear, to_int64(v)); break;
+    }
+}
+
+void fx_tensor_set_int(fx_tensor *t, int64_t linear, int64_t v)
+{
+    char *p = element(t, linear);
+    switch (t->dtype) {
+    case FX_I8: STORE(int8_t, v); break;
+    case FX_I16: STORE(int16_t, v); break;
+    case FX_I32: STORE(int32_t, v); break;
+    case FX_I64: STORE(int64_t, v); break;
+    case FX_U8: STORE(uint8_t, v); break;
+    case FX_BOOL: STORE(uint8_t, v != 0); break;
+    case FX_F32: STORE(float, v); break;
+    default: fx_tensor_set(t, linear, (double)v); break;
+    }
+}
