@@ -1,0 +1,304 @@
+/* lower/build.c: the build pass, a table of contents: groups and homes are decided, then each group becomes a step, in the
+ * order of the graph.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lower/build.h"
+
+int64_t fx_static_dims(const fx_type *t, int64_t *dims)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++) {
+        dims[i] = t->dims[i].value;
+        n *= dims[i];
+    }
+    return n;
+}
+
+/* The module path names a layer when only one group has it; else the op is added: "layer1.0" + "add". */
+const char *fx_build_name(fx_build *b, const fx_node *n)
+{
+    const char *path = n->loc.module;
+    if (path && *path && b->path_uses[n->id] == 1)
+        return path;
+    const char *op = n->op ? n->op->name : n->name;
+    const char *dot = strchr(op, '.');
+    if (dot && n->op)
+        op = dot + 1;
+    int len = (int)strcspn(op, ".");
+    if (path && *path)
+        return fx_arena_printf(b->scratch, "%s_%.*s", path, len, op);
+    return n->name;
+}
+
+static const char *dims_text(fx_build *b, const fx_type *t)
+{
+    fx_text s;
+    fx_text_init(&s, b->scratch);
+    if (!t || t->kind != FX_TYPE_TENSOR)
+        return "";
+    for (int i = 0; i < t->rank; i++)
+        fx_printf(&s, "%s%lld", i ? "x" : "", (long long)t->dims[i].value);
+    return t->rank ? s.data : "scalar";
+}
+
+/* Sizes of the operands (constants aside) and of the result. */
+static const char *step_shapes(fx_build *b, fx_node *root)
+{
+    fx_text s;
+    fx_text_init(&s, b->p->arena);
+    fx_node *at = b->group[root->id].anchor ? b->group[root->id].anchor : root;
+    int shown = 0;
+    for (int i = 0; i < at->n_operands && shown < 4; i++) {
+        const fx_node *d = at->operands[i].def;
+        if (!fx_build_is_constant(d) && d->type && d->type->kind == FX_TYPE_TENSOR)
+            fx_printf(&s, "%s%s", shown++ ? ", " : "", dims_text(b, d->type));
+    }
+    const fx_type *t = root->type;
+    if (t->kind == FX_TYPE_TUPLE)
+        t = t->items[0];
+    fx_printf(&s, "%s%s", shown ? " -> " : "-> ", dims_text(b, t));
+    return s.data;
+}
+
+fx_step *fx_build_step(fx_build *b, fx_node *at, const char *what)
+{
+    fx_node *named = b->group[at->id].anchor ? b->group[at->id].anchor : at;
+    fx_step *s = fx_program_step(b->p, fx_build_name(b, named));
+    s->loc = named->loc;
+    const char *path = named->loc.module && *named->loc.module ? named->loc.module : named->name;
+    s->title = fx_arena_printf(b->p->arena, "%s: %s", path, what);
+    s->shapes = step_shapes(b, at);
+    s->flops = fx_node_flops(named);
+    b->n_vars = b->n_locals = 0;
+    return s;
+}
+
+/* Parameters of the graph become the program's inputs. */
+static fx_status build_inputs(fx_build *b)
+{
+    FX_FOR_NODES(b->g, n)
+    {
+        if (n->opcode != FX_PLACEHOLDER)
+            continue;
+        if (!n->type || n->type->kind != FX_TYPE_TENSOR)
+            return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "input '%s' is not a tensor", n->name);
+        fx_value *v = &b->value[n->id];
+        *v = (fx_value){.dtype = n->type->dtype, .rank = n->type->rank};
+        int64_t numel = fx_static_dims(n->type, v->dims), stride = numel;
+        for (int i = 0; i < v->rank; i++) {
+            stride = v->dims[i] ? stride / v->dims[i] : 0;
+            v->strides[i] = stride;
+        }
+        v->buf = fx_program_buf(b->p, FX_BUF_INPUT, n->name, v->dtype, v->rank, v->dims);
+        fx_buf *buf = &b->p->bufs[v->buf];
+        buf->io = (int)b->p->n_inputs;
+        buf->loc = n->loc;
+        fx_io io = {.name = buf->name, .label = n->target, .buf = v->buf, .dtype = v->dtype, .rank = v->rank};
+        memcpy(io.dims, v->dims, sizeof io.dims);
+        FX_PUSH(b->p->arena, b->p->inputs, b->p->n_inputs, b->p->cap_inputs) = io;
+    }
+    return FX_OK;
+}
+
+/* Leaves of the output's argument tree in order. */
+static fx_status collect_outputs(fx_build *b, const fx_node *out, const fx_arg *a)
+{
+    switch (a->kind) {
+    case FX_ARG_NODE: {
+        fx_node *n = out->operands[a->i].def;
+        if (!n->type || n->type->kind != FX_TYPE_TENSOR)
+            return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "output '%s' is not a tensor", n->name);
+        b->outputs[b->n_outputs++] = n;
+        return FX_OK;
+    }
+    case FX_ARG_LIST:
+    case FX_ARG_TUPLE:
+    case FX_ARG_DICT:
+        for (int i = 0; i < a->n; i++)
+            FX_TRY(collect_outputs(b, out, a->items[i]));
+        return FX_OK;
+    case FX_ARG_NONE:
+        return FX_OK;
+    default:
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &out->loc, "an output is a number or text, not a tensor");
+    }
+}
+
+static int count_leaves(const fx_arg *a)
+{
+    if (a->kind == FX_ARG_NODE)
+        return 1;
+    int n = 0;
+    for (int i = 0; i < a->n; i++)
+        n += count_leaves(a->items[i]);
+    return n;
+}
+
+/* Output buffers are dense row-major, whatever layout values have inside. */
+static fx_status build_output_buffers(fx_build *b)
+{
+    for (size_t i = 0; i < b->n_outputs; i++) {
+        const fx_node *n = b->outputs[i];
+        int64_t dims[FX_MAX_RANK];
+        fx_static_dims(n->type, dims);
+        const char *name = b->n_outputs == 1 ? "output" : fx_arena_printf(b->scratch, "output%zu", i);
+        int id = fx_program_buf(b->p, FX_BUF_OUTPUT, name, n->type->dtype, n->type->rank, dims);
+        b->p->bufs[id].io = (int)i;
+        b->p->bufs[id].loc = n->loc;
+        fx_io io = {.name = b->p->bufs[id].name, .label = n->name, .buf = id, .dtype = n->type->dtype, .rank = n->type->rank};
+        memcpy(io.dims, dims, sizeof io.dims);
+        FX_PUSH(b->p->arena, b->p->outputs, b->p->n_outputs, b->p->cap_outputs) = io;
+    }
+    return FX_OK;
+}
+
+/* Whatever was not computed right into its output buffer is copied there. */
+static fx_status build_output_copies(fx_build *b)
+{
+    for (size_t i = 0; i < b->n_outputs; i++) {
+        fx_node *n = b->outputs[i];
+        const fx_io *io = &b->p->outputs[i];
+        fx_value v;
+        FX_TRY(fx_build_value(b, n, &v));
+        if (v.buf == io->buf)
+            continue;
+        fx_value dst = {.buf = io->buf, .dtype = io->dtype, .rank = io->rank};
+        int64_t stride = 1;
+        for (int d = io->rank - 1; d >= 0; d--) {
+            dst.dims[d] = io->dims[d];
+            dst.strides[d] = stride;
+            stride *= io->dims[d];
+        }
+        FX_TRY(fx_build_copy(b, fx_arena_printf(b->scratch, "write_%s", io->name),
+                             fx_arena_printf(b->scratch, "%s: result to the caller's layout", n->name), n, &v, &dst));
+    }
+    return FX_OK;
+}
+
+/* One result of several: only the first of those ops' results is ever computed. */
+static fx_status build_getitem(fx_build *b, fx_node *n)
+{
+    fx_node *from = fx_node_input(n, 0);
+    if (!from || fx_node_int(n, 1) != 0)
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "only the first result of %s can be compiled", from ? from->target : "?");
+    b->value[n->id] = b->value[from->id];
+    return FX_OK;
+}
+
+static fx_status build_node(fx_build *b, fx_node *n)
+{
+    switch (n->opcode) {
+    case FX_PLACEHOLDER:
+    case FX_GET_ATTR:
+    case FX_OUTPUT:
+        return FX_OK;
+    case FX_CALL_FUNCTION:
+        break;
+    default:
+        return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "%s in core form", fx_opcode_name((fx_opcode)n->opcode));
+    }
+    if (b->root[n->id] != n)
+        return FX_OK;
+    if (b->group[n->id].anchor)
+        return fx_build_contraction(b, n);
+    switch (n->op->id) {
+    case FX_OP_getitem:
+        return build_getitem(b, n);
+    case FX_OP_cat:
+        return fx_build_cat(b, n);
+    case FX_OP_constant_pad_nd:
+        return fx_build_pad(b, n);
+    case FX_OP_flip:
+        return fx_build_view(b, n);
+    case FX_OP_clone:
+    case FX_OP_full:
+        return fx_build_pointwise(b, n);
+    default:
+        break;
+    }
+    switch (n->op->cls) {
+    case FX_CLASS_POINTWISE:
+        return fx_build_pointwise(b, n);
+    case FX_CLASS_VIEW:
+        return fx_build_view(b, n);
+    case FX_CLASS_POOL:
+        return fx_build_pool(b, n);
+    case FX_CLASS_NORM:
+        return fx_build_norm(b, n);
+    case FX_CLASS_REDUCTION:
+        return fx_build_reduction(b, n);
+    default:
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s cannot be compiled to loops or kernels yet", n->op->name);
+    }
+}
+
+/* Whether a node opens a step of its own; *named is the node that gives the step its name. */
+static bool makes_step(const fx_build *b, fx_node *n, fx_node **named)
+{
+    if (n->opcode != FX_CALL_FUNCTION || b->root[n->id] != n || !n->loc.module || n->op->cls == FX_CLASS_VIEW ||
+        n->op->id == FX_OP_getitem)
+        return false;
+    *named = b->group[n->id].anchor ? b->group[n->id].anchor : n;
+    return (*named)->loc.module != NULL;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    const char *x = (*(fx_node *const *)a)->loc.module, *y = (*(fx_node *const *)b)->loc.module;
+    return (x > y) - (x < y); /* interned: equal text, equal pointer */
+}
+
+/* How many steps carry each module path. */
+static void count_paths(fx_build *b)
+{
+    fx_node **named = FX_NEW_ARRAY(b->scratch, fx_node *, b->g->n_nodes);
+    size_t n_named = 0;
+    FX_FOR_NODES(b->g, n)
+    n_named += makes_step(b, n, &named[n_named]);
+    qsort(named, n_named, sizeof *named, by_path);
+    for (size_t i = 0, j; i < n_named; i = j) {
+        for (j = i; j < n_named && named[j]->loc.module == named[i]->loc.module; j++)
+            continue;
+        for (size_t k = i; k < j; k++)
+            b->path_uses[named[k]->id] = (int)(j - i);
+    }
+}
+
+fx_status fx_pass_build(fx_lower *l)
+{
+    fx_graph *g = l->graph;
+    size_t ids = g->n_ids;
+    fx_arena *s = l->scratch;
+    const fx_target *t = &l->opt->target;
+    fx_build b = {.ctx = l->ctx, .g = g, .scratch = s, .threads = l->opt->threads > 0 ? l->opt->threads : 1};
+    b.tile = (fxrt_tile){.lanes = t->lanes, .mr = t->mr, .nr = t->nr};
+    b.p = fx_program_new(l->ctx, g->name, t);
+    b.p->file = g->file;
+    b.root = FX_NEW_ARRAY(s, fx_node *, ids);
+    b.group = FX_NEW_ARRAY(s, fx_group, ids);
+    b.value = FX_NEW_ARRAY(s, fx_value, ids);
+    b.nhwc = FX_NEW_ARRAY(s, fx_value, ids);
+    b.dense = FX_NEW_ARRAY(s, fx_value, ids);
+    b.home = FX_NEW_ARRAY(s, fx_home, ids);
+    b.made = FX_NEW_ARRAY(s, const fx_sexpr *, ids);
+    b.path_uses = FX_NEW_ARRAY(s, int, ids);
+    for (size_t i = 0; i < ids; i++) {
+        b.value[i].buf = b.nhwc[i].buf = b.dense[i].buf = -1;
+        b.home[i].output = -1;
+    }
+    fx_node *out = fx_graph_output(g);
+    b.outputs = FX_NEW_ARRAY(s, fx_node *, count_leaves(out->args) + 1);
+    FX_TRY(collect_outputs(&b, out, out->args));
+    FX_TRY(build_inputs(&b));
+    FX_TRY(build_output_buffers(&b));
+    fx_build_groups(&b);
+    fx_build_homes(&b);
+    count_paths(&b);
+    FX_FOR_NODES(g, n)
+    FX_TRY(build_node(&b, n));
+    FX_TRY(build_output_copies(&b));
+    l->program = b.p;
+    return FX_OK;
+}

@@ -1,0 +1,133 @@
+/* lower/build.h: what the files of the build pass (lower/build*.c) share.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_LOWER_BUILD_H
+#define FXCC_LOWER_BUILD_H
+
+#include "lower/lower.h"
+
+/* Where a node's tensor lives: a strided window on a buffer of the program. Offsets and strides count elements. */
+typedef struct fx_value {
+    int buf;                       /* -1: not made yet */
+    int64_t offset;
+    fx_dtype dtype;
+    int rank;
+    int64_t dims[FX_MAX_RANK], strides[FX_MAX_RANK];
+} fx_value;
+
+/* Where a value has to be put because of who uses it. */
+typedef struct fx_home {
+    fx_node *cat;                  /* a slice of this concatenation's storage, from channel `offset` on */
+    int64_t offset;
+    int output;                    /* else graph output number, -1: none */
+} fx_home;
+
+/* A group is what becomes one step: a contraction with its tail, a region of pointwise nodes, or a node alone. It is named
+ * by its root, the last node, at whose place it is emitted. */
+typedef struct fx_group {
+    fx_node *anchor;               /* the contraction, NULL in pointwise regions */
+    fx_node *residual;             /* added after the bias; NULL: none */
+    int act;                       /* FXRT_ACT_* after that */
+    float act_a, act_b;
+    const char *tail;              /* for titles: " + add + relu" */
+    fx_node *first;                /* first node of a pointwise region */
+    int n_reads;                   /* bound on the tensors a pointwise region reads */
+} fx_group;
+
+typedef struct fx_build {
+    fx_context *ctx;
+    fx_graph *g;
+    fx_program *p;
+    fx_arena *scratch;
+    fxrt_tile tile;
+    int threads;
+    /* side arrays by node id */
+    fx_node **root;                /* the root of the node's group */
+    fx_group *group;               /* at the root's id */
+    fx_value *value;
+    fx_value *nhwc;                /* a channels-last copy made of the value, buf -1: none */
+    fx_value *dense;               /* a row-major copy, likewise */
+    fx_home *home;
+    const fx_sexpr **made;         /* expression or local of a node within its pointwise region */
+    int *path_uses;                /* how many groups share the node's module path */
+    /* graph outputs in order */
+    fx_node **outputs;
+    size_t n_outputs;
+    int n_vars, n_locals;          /* of the step being built */
+} fx_build;
+
+/* ---- build_groups.c: which nodes become one step, and where results go ------------------------- */
+void fx_build_groups(fx_build *b);
+void fx_build_homes(fx_build *b);
+/* The activation a pointwise node is; false when it is none of runtime.h's menu. */
+bool fx_build_act(const fx_node *n, int *act, float *a, float *b);
+
+/* ---- build_value.c: values, views, layouts, copies --------------------------------------------- */
+bool fx_build_is_constant(const fx_node *n);
+/* The value of a node that has been emitted, of an input or of a constant (made into a weight buffer at first use). */
+fx_status fx_build_value(fx_build *b, fx_node *n, fx_value *out);
+/* A place for n's result, in its home or in a new buffer; like: dims are laid out in memory in the order of its strides (NULL:
+ * row-major). dims of n's type. */
+fx_status fx_build_place(fx_build *b, fx_node *n, const fx_value *like, fx_value *out);
+fx_value fx_build_channels_last(const fx_node *n); /* a pattern for `like` */
+fx_status fx_build_view(fx_build *b, fx_node *n);  /* sets the value of a node of class VIEW (or flip) */
+/* Views v under other sizes; false when strides do not allow it. */
+bool fx_value_reshape(const fx_value *v, int rank, const int64_t *dims, fx_value *out);
+/* The value with channels dense (kernels' layout: positive strides, channel stride 1) or row-major dense; copied if need be. */
+fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_value *out);
+fx_status fx_build_dense(fx_build *b, fx_node *n, fx_value *out);
+/* A step that copies src to dst (same dims). */
+fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const fx_node *at, const fx_value *src, const fx_value *dst);
+/* Data of a constant, f32, dense. FX_ERR_UNSUPPORTED naming `what` when n is not constant or not f32. */
+fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data);
+/* The position of sizes' dims in memory order (largest stride first); n dims. */
+void fx_value_order(const fx_value *v, int *order);
+bool fx_value_is_dense(const fx_value *v);         /* row-major without gaps */
+
+/* Tensors a pointwise region may read. */
+enum { FX_MAX_REGION_READS = 20 };
+
+/* ---- build_loops.c: loop nests: pointwise, reductions, cat, pad ---------------------------------- */
+
+/* An access of a nest: strides by the nest's dims. */
+typedef struct fx_nest_access {
+    int buf;
+    int64_t offset;
+    int64_t strides[FX_MAX_RANK];
+} fx_nest_access;
+
+/* Loops over dims, outermost first: adjacent ones merged where all accesses allow. */
+typedef struct fx_nest {
+    int n;
+    int64_t extent[FX_MAX_RANK];
+    int var[FX_MAX_RANK];
+    const char *hint[FX_MAX_RANK];
+} fx_nest;
+
+/* dims in the order given by `order`; strides of the accesses are rewritten to the nest's dims. */
+fx_nest fx_nest_make(fx_build *b, int rank, const int64_t *dims, const int *order, int n_accesses, fx_nest_access *accesses);
+fx_affine fx_nest_index(const fx_nest *nest, const fx_nest_access *a);
+fx_stmt *fx_nest_wrap(fx_build *b, const fx_nest *nest, fx_stmt *body); /* body inside the loops */
+fx_status fx_build_pointwise(fx_build *b, fx_node *root);
+fx_status fx_build_reduction(fx_build *b, fx_node *n);
+fx_status fx_build_cat(fx_build *b, fx_node *n);
+fx_status fx_build_pad(fx_build *b, fx_node *n);
+
+/* ---- build_expr.c: scalar expressions of pointwise ops ------------------------------------------- */
+
+/* The expression of node n given those of its tensor operands: get(user, node) gives an operand's, of the operand's dtype. */
+fx_status fx_build_expr(fx_build *b, fx_node *n, const fx_sexpr *(*get)(void *user, fx_node *n), void *user, const fx_sexpr **out);
+
+/* ---- select.c: kernels ---------------------------------------------------------------------------- */
+fx_status fx_build_contraction(fx_build *b, fx_node *root);
+fx_status fx_build_pool(fx_build *b, fx_node *n);
+fx_status fx_build_norm(fx_build *b, fx_node *n);
+/* mean over height and width by the pooling kernel; *done false when it does not apply. */
+fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done);
+
+/* ---- build.c ------------------------------------------------------------------------------------- */
+/* Opens a step for group root `at`; the body is set by the caller. what: title after the colon. */
+fx_step *fx_build_step(fx_build *b, fx_node *at, const char *what);
+const char *fx_build_name(fx_build *b, const fx_node *n); /* a name for what n computes: "layer1_0_conv2" */
+int64_t fx_static_dims(const fx_type *t, int64_t *dims);   /* fills dims, returns the product */
+
+#endif

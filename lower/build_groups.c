@@ -1,0 +1,219 @@
+/* lower/build_groups.c: which nodes become one step, and where results are put.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <math.h>
+#include <string.h>
+
+#include "lower/build.h"
+
+bool fx_build_act(const fx_node *n, int *act, float *a, float *b)
+{
+    *a = *b = 0;
+    if (n->opcode != FX_CALL_FUNCTION || n->type->dtype != FX_F32)
+        return false;
+    switch (n->op->id) {
+    case FX_OP_relu:
+        *act = FXRT_ACT_RELU;
+        return true;
+    case FX_OP_hardtanh:
+        *act = FXRT_ACT_CLAMP;
+        *a = (float)fx_node_float(n, 1);
+        *b = (float)fx_node_float(n, 2);
+        return true;
+    case FX_OP_clamp:
+        *act = FXRT_ACT_CLAMP;
+        *a = fx_node_is_none(n, 1) ? -INFINITY : (float)fx_node_float(n, 1);
+        *b = fx_node_is_none(n, 2) ? INFINITY : (float)fx_node_float(n, 2);
+        return true;
+    case FX_OP_leaky_relu:
+        *act = FXRT_ACT_LEAKY_RELU;
+        *a = (float)fx_node_float(n, 1);
+        return true;
+    case FX_OP_elu:
+        *act = FXRT_ACT_ELU;
+        *a = (float)fx_node_float(n, 1);
+        *b = (float)fx_node_float(n, 2);
+        return fx_node_float(n, 3) == 1;
+    case FX_OP_sigmoid:
+        *act = FXRT_ACT_SIGMOID;
+        return true;
+    case FX_OP_tanh:
+        *act = FXRT_ACT_TANH;
+        return true;
+    case FX_OP_silu:
+        *act = FXRT_ACT_SILU;
+        return true;
+    case FX_OP_hardswish:
+        *act = FXRT_ACT_HARDSWISH;
+        return true;
+    case FX_OP_hardsigmoid:
+        *act = FXRT_ACT_HARDSIGMOID;
+        return true;
+    case FX_OP_gelu:
+        *act = strcmp(fx_node_arg(n, 1)->s, "tanh") == 0 ? FXRT_ACT_GELU_TANH : FXRT_ACT_GELU;
+        return true;
+    case FX_OP_softplus:
+        *act = FXRT_ACT_SOFTPLUS;
+        *a = (float)fx_node_float(n, 1);
+        *b = (float)fx_node_float(n, 2);
+        return true;
+    case FX_OP_mish:
+        *act = FXRT_ACT_MISH;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_contraction(const fx_node *n)
+{
+    return n->opcode == FX_CALL_FUNCTION && n->op->cls == FX_CLASS_CONTRACTION;
+}
+
+static bool is_pointwise(const fx_node *n)
+{
+    return n->opcode == FX_CALL_FUNCTION && (n->op->cls == FX_CLASS_POINTWISE || n->op->id == FX_OP_clone);
+}
+
+/* The other operand when n is x + other with equal shapes and no scaling, else NULL. */
+static fx_node *plain_addend(const fx_node *n, const fx_node *x)
+{
+    if (n->opcode != FX_CALL_FUNCTION || n->op->id != FX_OP_add_Tensor || fx_node_float(n, 2) != 1)
+        return NULL;
+    fx_node *a = fx_node_input(n, 0), *c = fx_node_input(n, 1);
+    if (!a || !c || a == c)
+        return NULL;
+    fx_node *other = a == x ? c : a;
+    if (!fx_type_same_shape(other->type, x->type) || other->type->dtype != x->type->dtype)
+        return NULL;
+    return other;
+}
+
+/* Gives a contraction its tail: an addition, then an activation, as long as each result has one user. The step is emitted
+ * at the last node's place, where the residual is there too. Of two contractions that meet in an addition, the later one in
+ * the graph takes it. */
+static void grow_tail(fx_build *b, fx_node *c, const uint32_t *position)
+{
+    fx_group g = {.anchor = c, .tail = ""};
+    fx_node *last = c;
+    if (last->n_uses == 1) {
+        fx_node *user = last->first_use->user, *other = plain_addend(user, last);
+        bool later = other && is_contraction(other) && other->n_uses == 1 && position[other->id] > position[c->id];
+        if (other && !later && !b->root[user->id]) {
+            g.residual = other;
+            g.tail = " + add";
+            last = user;
+        }
+    }
+    if (last->n_uses == 1) {
+        fx_node *user = last->first_use->user;
+        if (!b->root[user->id] && fx_build_act(user, &g.act, &g.act_a, &g.act_b)) {
+            const char *name = strchr(user->op->name, '.') + 1;
+            g.tail = fx_arena_printf(b->scratch, "%s + %.*s", g.tail, (int)strcspn(name, "."), name);
+            last = user;
+        }
+    }
+    for (fx_node *n = c;; n = n->first_use->user) {
+        b->root[n->id] = last;
+        if (n == last)
+            break;
+    }
+    b->group[last->id] = g;
+}
+
+/* Pointwise nodes join their users' region when all users are in one and have the same shape: then the value is a scalar
+ * in the region's loop and never stored. */
+static fx_node *common_region(const fx_build *b, const fx_node *n)
+{
+    fx_node *region = NULL;
+    for (const fx_use *u = n->first_use; u; u = u->next) {
+        if (!is_pointwise(u->user) || !fx_type_same_shape(u->user->type, n->type))
+            return NULL;
+        fx_node *r = b->root[u->user->id];
+        if (!r || b->group[r->id].anchor || (region && r != region))
+            return NULL;
+        region = r;
+    }
+    if (region && b->group[region->id].n_reads + n->n_operands - 1 > FX_MAX_REGION_READS)
+        return NULL;
+    return region;
+}
+
+void fx_build_groups(fx_build *b)
+{
+    uint32_t *position = FX_NEW_ARRAY(b->scratch, uint32_t, b->g->n_ids), at = 0;
+    FX_FOR_NODES(b->g, n)
+    position[n->id] = at++;
+    FX_FOR_NODES(b->g, n)
+    if (is_contraction(n) && !b->root[n->id])
+        grow_tail(b, n, position);
+    for (fx_node *n = b->g->last; n; n = n->prev) {
+        if (n->opcode != FX_CALL_FUNCTION || b->root[n->id])
+            continue;
+        fx_node *r = is_pointwise(n) ? common_region(b, n) : NULL;
+        b->root[n->id] = r ? r : n;
+        fx_group *g = &b->group[b->root[n->id]->id];
+        g->first = n;
+        g->n_reads += r ? n->n_operands - 1 : n->n_operands;
+    }
+}
+
+/* Whether the step that makes n can write with gaps between pixels: into a slice of channels. */
+static bool writes_slices(const fx_build *b, const fx_node *n)
+{
+    if (n->opcode != FX_CALL_FUNCTION || b->root[n->id] != n || n->type->rank != 4)
+        return false;
+    switch (n->op->cls) {
+    case FX_CLASS_POINTWISE:
+    case FX_CLASS_CONTRACTION:
+        return true;
+    case FX_CLASS_POOL:
+        return n->type->kind == FX_TYPE_TENSOR;
+    default:
+        return n->op->id == FX_OP_cat || n->op->id == FX_OP_constant_pad_nd || n->op->id == FX_OP_clone;
+    }
+}
+
+static bool joins_channels(const fx_node *n)
+{
+    return n->opcode == FX_CALL_FUNCTION && n->op->id == FX_OP_cat && n->type->rank == 4 &&
+           (fx_node_int(n, 1) == 1 || fx_node_int(n, 1) == -3);
+}
+
+/* Concatenations of channels are not copied where the parts can be computed in place. Later ones claim first: in a dense
+ * block every concatenation is then the beginning of the last one. Outputs are computed in place likewise. */
+void fx_build_homes(fx_build *b)
+{
+    fx_node *parts[256];
+    for (fx_node *n = b->g->last; n; n = n->prev) {
+        if (!joins_channels(n))
+            continue;
+        int count = fx_node_inputs(n, 0, parts, 256);
+        if (count < 0 || count > 256)
+            continue;
+        /* All parts already lie side by side in a later concatenation: so does this one. */
+        const fx_home *first = count ? &b->home[parts[0]->id] : NULL;
+        int64_t offset = first ? first->offset : 0;
+        bool together = first && first->cat && !b->home[n->id].cat;
+        for (int i = 0; together && i < count; i++) {
+            const fx_home *h = &b->home[parts[i]->id];
+            together = h->cat == first->cat && h->offset == offset && parts[i]->type->rank == 4;
+            offset += parts[i]->type->dims[1].value;
+        }
+        if (together) {
+            b->home[n->id] = *first;
+            continue;
+        }
+        offset = 0;
+        for (int i = 0; i < count; i++) {
+            fx_home *h = &b->home[parts[i]->id];
+            if (!h->cat && writes_slices(b, parts[i]))
+                *h = (fx_home){.cat = n, .offset = offset, .output = -1};
+            offset += parts[i]->type->dims[1].value;
+        }
+    }
+    for (size_t i = 0; i < b->n_outputs; i++) {
+        fx_home *h = &b->home[b->outputs[i]->id];
+        if (!h->cat && h->output < 0)
+            h->output = (int)i;
+    }
+}

@@ -1,0 +1,418 @@
+/* lower/build_value.c: where tensors live: views as strides, layouts, copies between them.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "lower/build.h"
+
+bool fx_build_is_constant(const fx_node *n)
+{
+    return n->opcode == FX_GET_ATTR;
+}
+
+static void set_row_major(fx_value *v)
+{
+    int64_t stride = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        v->strides[i] = stride;
+        stride *= v->dims[i] > 0 ? v->dims[i] : 1;
+    }
+}
+
+bool fx_value_is_dense(const fx_value *v)
+{
+    int64_t stride = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->dims[i] != 1 && v->strides[i] != stride)
+            return false;
+        stride *= v->dims[i];
+    }
+    return true;
+}
+
+void fx_value_order(const fx_value *v, int *order)
+{
+    for (int i = 0; i < v->rank; i++) {
+        int64_t si = v->strides[i] < 0 ? -v->strides[i] : v->strides[i];
+        int at = i;
+        /* dims of size 1 and broadcast dims keep their place: their stride says nothing */
+        while (at > 0) {
+            int prev = order[at - 1];
+            int64_t sp = v->strides[prev] < 0 ? -v->strides[prev] : v->strides[prev];
+            if (v->dims[i] == 1 || v->dims[prev] == 1 || sp >= si)
+                break;
+            order[at] = prev;
+            at--;
+        }
+        order[at] = i;
+    }
+}
+
+fx_value fx_build_channels_last(const fx_node *n)
+{
+    const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
+    fx_value v = {.dtype = t->dtype, .rank = t->rank};
+    fx_static_dims(t, v.dims);
+    set_row_major(&v);
+    if (v.rank == 4) {
+        v.strides[1] = 1;
+        v.strides[3] = v.dims[1];
+        v.strides[2] = v.strides[3] * v.dims[3];
+        v.strides[0] = v.strides[2] * v.dims[2];
+    }
+    return v;
+}
+
+/* Dense strides in the memory order of `like`. Sizes of 1 sort by like's strides too, so that NHWC stays NHWC. */
+static void set_dense_like(fx_value *v, const fx_value *like)
+{
+    int order[FX_MAX_RANK];
+    for (int i = 0; i < v->rank; i++) {
+        int at = i;
+        while (at > 0 && like->strides[order[at - 1]] < like->strides[i]) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+    int64_t stride = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        v->strides[order[i]] = stride;
+        stride *= v->dims[order[i]] > 0 ? v->dims[order[i]] : 1;
+    }
+}
+
+/* The storage of a concatenation, made when its first part is. */
+static fx_status cat_storage(fx_build *b, fx_node *cat, fx_value *out)
+{
+    fx_value *v = &b->value[cat->id];
+    if (v->buf < 0) {
+        fx_value pattern = fx_build_channels_last(cat);
+        FX_TRY(fx_build_place(b, cat, &pattern, v));
+    }
+    *out = *v;
+    return FX_OK;
+}
+
+fx_status fx_build_place(fx_build *b, fx_node *n, const fx_value *like, fx_value *out)
+{
+    const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
+    fx_value v = {.dtype = t->dtype, .rank = t->rank};
+    fx_static_dims(t, v.dims);
+    fx_home *home = &b->home[n->id];
+    if (home->cat) {
+        fx_value whole;
+        FX_TRY(cat_storage(b, home->cat, &whole));
+        v.buf = whole.buf;
+        v.offset = whole.offset + home->offset * whole.strides[1];
+        memcpy(v.strides, whole.strides, sizeof v.strides);
+        *out = v;
+        return FX_OK;
+    }
+    if (like)
+        set_dense_like(&v, like);
+    else
+        set_row_major(&v);
+    if (home->output >= 0 && fx_value_is_dense(&v)) {
+        v.buf = b->p->outputs[home->output].buf;
+        *out = v;
+        return FX_OK;
+    }
+    int order[FX_MAX_RANK];
+    int64_t dims[FX_MAX_RANK];
+    fx_value_order(&v, order);
+    for (int i = 0; i < v.rank; i++)
+        dims[i] = v.dims[order[i]];
+    fx_node *named = b->group[n->id].anchor ? b->group[n->id].anchor : n;
+    v.buf = fx_program_buf(b->p, FX_BUF_ARENA, fx_build_name(b, named), v.dtype, v.rank, dims);
+    b->p->bufs[v.buf].loc = named->loc;
+    if (v.rank == 4 && v.strides[1] == 1 && v.dims[1] > 1)
+        b->p->bufs[v.buf].note = "NHWC";
+    *out = v;
+    return FX_OK;
+}
+
+static fx_attr *constant_attr(fx_build *b, fx_node *n, const fx_node *user, fx_status *st)
+{
+    fx_attr *a = fx_attr_find(b->g, n->target);
+    *st = a ? fx_tensor_touch(b->ctx, &a->tensor)
+            : fx_fail(b->ctx, FX_INTERNAL, &user->loc, "attribute '%s' is missing", n->target);
+    return a;
+}
+
+fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data)
+{
+    if (!fx_build_is_constant(n))
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &user->loc, "%s of %s must be a constant of the model, but '%s' is computed", what,
+                       user->target, n->name);
+    fx_status st;
+    fx_attr *a = constant_attr(b, n, user, &st);
+    FX_TRY(st);
+    if (a->tensor.dtype != FX_F32)
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &user->loc, "%s of %s: expected float32, got %s", what, user->target,
+                       fx_dtype_name(a->tensor.dtype));
+    fx_tensor dense;
+    FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
+    *data = dense.data;
+    return FX_OK;
+}
+
+/* A constant that loops read: a weight buffer, row-major. */
+static fx_status constant_value(fx_build *b, fx_node *n, fx_value *v)
+{
+    fx_status st;
+    fx_attr *a = constant_attr(b, n, n, &st);
+    FX_TRY(st);
+    fx_tensor dense;
+    FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
+    *v = (fx_value){.dtype = dense.dtype, .rank = dense.rank};
+    memcpy(v->dims, dense.sizes, sizeof v->dims);
+    set_row_major(v);
+    v->buf = fx_program_buf(b->p, FX_BUF_WEIGHT, n->target, v->dtype, v->rank, v->dims);
+    b->p->bufs[v->buf].data = dense.data;
+    b->p->bufs[v->buf].loc = n->loc;
+    return FX_OK;
+}
+
+fx_status fx_build_value(fx_build *b, fx_node *n, fx_value *out)
+{
+    fx_value *v = &b->value[n->id];
+    if (v->buf < 0 && fx_build_is_constant(n))
+        FX_TRY(constant_value(b, n, v));
+    if (v->buf < 0)
+        return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "no value was made for node '%s'", n->name);
+    *out = *v;
+    return FX_OK;
+}
+
+/* As torch's computeStride: the old dims fall into runs whose strides chain; each run's elements are split anew. */
+bool fx_value_reshape(const fx_value *v, int rank, const int64_t *dims, fx_value *out)
+{
+    fx_value r = *v;
+    r.rank = rank;
+    memcpy(r.dims, dims, sizeof(int64_t) * (size_t)rank);
+    int64_t numel = 1;
+    for (int i = 0; i < v->rank; i++)
+        numel *= v->dims[i];
+    if (numel == 0 || v->rank == 0) {
+        set_row_major(&r);
+        *out = r;
+        return true;
+    }
+    int d = rank - 1;
+    int64_t base = v->strides[v->rank - 1], run = 1, done = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        run *= v->dims[i];
+        bool ends = i == 0 || (v->dims[i - 1] != 1 && v->strides[i - 1] != run * base);
+        if (!ends)
+            continue;
+        while (d >= 0 && (done < run || dims[d] == 1)) {
+            r.strides[d] = done * base;
+            done *= dims[d];
+            d--;
+        }
+        if (done != run)
+            return false;
+        if (i > 0) {
+            base = v->strides[i - 1];
+            run = done = 1;
+        }
+    }
+    if (d >= 0)
+        return false;
+    *out = r;
+    return true;
+}
+
+static int wrap_dim(int64_t d, int rank)
+{
+    return (int)(d < 0 ? d + rank : d);
+}
+
+static fx_value permuted(const fx_value *v, const fx_node *n)
+{
+    fx_value r = *v;
+    int64_t dims[FX_MAX_RANK];
+    fx_node_ints(n, 1, dims, FX_MAX_RANK);
+    for (int i = 0; i < v->rank; i++) {
+        int from = wrap_dim(dims[i], v->rank);
+        r.dims[i] = v->dims[from];
+        r.strides[i] = v->strides[from];
+    }
+    return r;
+}
+
+static fx_value expanded(const fx_value *v, const fx_type *t)
+{
+    fx_value r = *v;
+    r.rank = t->rank;
+    fx_static_dims(t, r.dims);
+    int shift = r.rank - v->rank;
+    for (int i = 0; i < r.rank; i++)
+        r.strides[i] = i < shift || (v->dims[i - shift] == 1 && r.dims[i] != 1) ? 0 : v->strides[i - shift];
+    return r;
+}
+
+static fx_value sliced(const fx_value *v, const fx_node *n)
+{
+    fx_value r = *v;
+    int d = wrap_dim(fx_node_int(n, 1), v->rank);
+    int64_t start = fx_node_is_none(n, 2) ? 0 : fx_node_int(n, 2), step = fx_node_int(n, 4);
+    if (start < 0)
+        start += v->dims[d];
+    start = start < 0 ? 0 : start > v->dims[d] ? v->dims[d] : start;
+    r.dims[d] = n->type->dims[d].value;
+    r.offset += start * v->strides[d];
+    r.strides[d] = v->strides[d] * step;
+    return r;
+}
+
+static fx_value selected(const fx_value *v, const fx_node *n)
+{
+    fx_value r = *v;
+    int d = wrap_dim(fx_node_int(n, 1), v->rank);
+    int64_t index = fx_node_int(n, 2);
+    if (index < 0)
+        index += v->dims[d];
+    r.offset += index * v->strides[d];
+    r.rank--;
+    for (int i = d; i < r.rank; i++) {
+        r.dims[i] = v->dims[i + 1];
+        r.strides[i] = v->strides[i + 1];
+    }
+    return r;
+}
+
+static fx_value flipped(const fx_value *v, const fx_node *n)
+{
+    fx_value r = *v;
+    int64_t dims[FX_MAX_RANK];
+    int count = fx_node_ints(n, 1, dims, FX_MAX_RANK);
+    for (int i = 0; i < count; i++) {
+        int d = wrap_dim(dims[i], v->rank);
+        r.offset += (v->dims[d] - 1) * v->strides[d];
+        r.strides[d] = -v->strides[d];
+    }
+    return r;
+}
+
+/* Sizes of 1 appear and go: any stride does for them. */
+static bool resized(const fx_value *v, const fx_type *t, fx_value *r)
+{
+    int64_t dims[FX_MAX_RANK];
+    fx_static_dims(t, dims);
+    return fx_value_reshape(v, t->rank, dims, r);
+}
+
+fx_status fx_build_view(fx_build *b, fx_node *n)
+{
+    fx_node *x = fx_node_input(n, 0);
+    fx_value v, r;
+    FX_TRY(fx_build_value(b, x, &v));
+    switch (n->op->id) {
+    case FX_OP_permute:
+        r = permuted(&v, n);
+        break;
+    case FX_OP_expand:
+        r = expanded(&v, n->type);
+        break;
+    case FX_OP_slice_Tensor:
+        r = sliced(&v, n);
+        break;
+    case FX_OP_select_int:
+        r = selected(&v, n);
+        break;
+    case FX_OP_flip:
+        r = flipped(&v, n);
+        break;
+    case FX_OP_view:
+    case FX_OP_unsqueeze:
+    case FX_OP_squeeze_dims:
+        if (!resized(&v, n->type, &r)) {
+            FX_TRY(fx_build_dense(b, x, &v));
+            if (!resized(&v, n->type, &r))
+                return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "a row-major tensor could not be viewed under new sizes");
+        }
+        break;
+    default:
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s cannot be compiled yet", n->op->name);
+    }
+    b->value[n->id] = r;
+    return FX_OK;
+}
+
+static fx_status copy_to(fx_build *b, fx_node *n, const fx_value *pattern, const char *layout, const char *what, fx_value *v)
+{
+    fx_value src = *v, dst = *v;
+    dst.offset = 0;
+    memcpy(dst.strides, pattern->strides, sizeof dst.strides);
+    int order[FX_MAX_RANK];
+    int64_t dims[FX_MAX_RANK];
+    fx_value_order(&dst, order);
+    for (int i = 0; i < v->rank; i++)
+        dims[i] = v->dims[order[i]];
+    const char *name = fx_arena_printf(b->scratch, "%s_%s", n->opcode == FX_PLACEHOLDER ? n->name : fx_build_name(b, n), what);
+    dst.buf = fx_program_buf(b->p, FX_BUF_ARENA, name, v->dtype, v->rank, dims);
+    b->p->bufs[dst.buf].loc = n->loc;
+    b->p->bufs[dst.buf].note = layout;
+    FX_TRY(fx_build_copy(b, name, fx_arena_printf(b->scratch, "%s: to %s", n->name, layout), n, &src, &dst));
+    *v = dst;
+    return FX_OK;
+}
+
+fx_status fx_build_dense(fx_build *b, fx_node *n, fx_value *out)
+{
+    fx_value v, *cached = &b->dense[n->id];
+    FX_TRY(fx_build_value(b, n, &v));
+    if (!fx_value_is_dense(&v)) {
+        if (cached->buf < 0) {
+            fx_value pattern = v;
+            set_row_major(&pattern);
+            FX_TRY(copy_to(b, n, &pattern, "row-major", "dense", &v));
+            *cached = v;
+        }
+        v = *cached;
+    }
+    *out = v;
+    return FX_OK;
+}
+
+fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_value *out)
+{
+    fx_value v, *cached = &b->nhwc[n->id];
+    FX_TRY(fx_build_value(b, n, &v));
+    bool fits = v.dims[1] == 1 || v.strides[1] == 1;
+    for (int i = 0; i < 4; i++)
+        fits = fits && (v.dims[i] == 1 || v.strides[i] > 0);
+    if (!fits) {
+        if (cached->buf < 0) {
+            fx_value pattern = fx_build_channels_last(n);
+            FX_TRY(copy_to(b, n, &pattern, "NHWC", "nhwc", &v));
+            *cached = v;
+        }
+        v = *cached;
+    }
+    *out = v;
+    return FX_OK;
+}
+
+fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const fx_node *at, const fx_value *src, const fx_value *dst)
+{
+    fx_step *s = fx_program_step(b->p, name);
+    s->loc = at->loc;
+    s->title = fx_arena_printf(b->p->arena, "%s", title);
+    s->shapes = "";
+    b->n_vars = b->n_locals = 0;
+    fx_nest_access acc[2] = {{.buf = dst->buf, .offset = dst->offset}, {.buf = src->buf, .offset = src->offset}};
+    memcpy(acc[0].strides, dst->strides, sizeof dst->strides);
+    memcpy(acc[1].strides, src->strides, sizeof src->strides);
+    int order[FX_MAX_RANK];
+    fx_value_order(dst, order);
+    fx_nest nest = fx_nest_make(b, dst->rank, dst->dims, order, 2, acc);
+    fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
+    store->buf = dst->buf;
+    store->index = fx_nest_index(&nest, &acc[0]);
+    fx_affine from = fx_nest_index(&nest, &acc[1]);
+    store->value = fx_s_load(b->p, src->buf, &from);
+    s->body = fx_nest_wrap(b, &nest, store);
+    return FX_OK;
+}

@@ -1,0 +1,219 @@
+/* lower/memory.c: buffers get offsets in one arena; weights in theirs.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * Lifetimes come from the accesses of the steps. Buffers that overlay one another form a block. Blocks are placed largest
+ * first at the lowest offset that is free for their whole life (greedy by size: Pisarchyk and Lee, "Efficient Memory
+ * Management for Deep Neural Net Inference", 2020); when that misses the lower bound, some other orders are tried
+ * and the best kept. ir/program_verify.c checks the result without this file's help. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lower/lower.h"
+
+enum { ALIGN = 64, WEIGHTS_HEADER = 64, MAX_TRIES = 64 };
+
+/* Buffers that share a place. Steps are numbered; first > last: never used. */
+typedef struct block {
+    uint64_t size, offset;
+    int64_t first, last;
+    int64_t key;                   /* what the present order sorts by */
+} block;
+
+typedef struct planner {
+    fx_program *p;
+    int64_t *first, *last;         /* by buffer id */
+    int *block_of;                 /* by buffer id, -1: none */
+    block *blocks;
+    int n_blocks;
+    int64_t step;                  /* being scanned */
+} planner;
+
+static uint64_t align_up(uint64_t n)
+{
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void note_access(void *user, int buf, bool written, int64_t lo, int64_t hi, const fx_stmt *at)
+{
+    (void)written, (void)at;
+    planner *pl = user;
+    if (hi < lo)
+        return;
+    if (pl->first[buf] < 0)
+        pl->first[buf] = pl->step;
+    pl->last[buf] = pl->step;
+}
+
+static uint64_t buf_bytes(const fx_buf *b)
+{
+    return (uint64_t)b->numel * fx_dtype_size(b->dtype);
+}
+
+/* A buffer joins the block of the one it overlays when that one dies in the step that makes it. */
+static void make_blocks(planner *pl)
+{
+    fx_program *p = pl->p;
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        fx_buf *b = &p->bufs[i];
+        pl->block_of[i] = -1;
+        if (b->kind != FX_BUF_ARENA || pl->first[i] < 0) {
+            b->overlay = -1;
+            continue;
+        }
+        int o = b->overlay;
+        bool fits = o >= 0 && o < (int)i && pl->block_of[o] >= 0 && pl->last[o] == pl->first[i] && pl->first[o] < pl->first[i] &&
+                    buf_bytes(&p->bufs[o]) == buf_bytes(b) && pl->blocks[pl->block_of[o]].last == pl->last[o];
+        if (fits) {
+            pl->block_of[i] = pl->block_of[o];
+            pl->blocks[pl->block_of[o]].last = pl->last[i];
+        } else {
+            b->overlay = -1;
+            pl->block_of[i] = pl->n_blocks;
+            pl->blocks[pl->n_blocks++] = (block){.size = align_up(buf_bytes(b)), .first = pl->first[i], .last = pl->last[i]};
+        }
+    }
+}
+
+/* The most bytes alive in one step: no plan can be smaller. */
+static uint64_t live_bound(const planner *pl, int64_t *live_at)
+{
+    size_t n = pl->p->n_steps;
+    memset(live_at, 0, (n + 1) * sizeof *live_at);
+    for (int i = 0; i < pl->n_blocks; i++) {
+        live_at[pl->blocks[i].first] += (int64_t)pl->blocks[i].size;
+        live_at[pl->blocks[i].last + 1] -= (int64_t)pl->blocks[i].size;
+    }
+    int64_t now = 0, most = 0;
+    for (size_t i = 0; i <= n; i++) {
+        now += live_at[i];
+        most = now > most ? now : most;
+    }
+    return (uint64_t)most;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const block *x = *(block *const *)a, *y = *(block *const *)b;
+    if (x->key != y->key)
+        return x->key < y->key ? 1 : -1;
+    if (x->size != y->size)
+        return x->size < y->size ? 1 : -1;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->last < y->last ? -1 : x->last > y->last;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const block *x = *(block *const *)a, *y = *(block *const *)b;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Places blocks in the given order; returns the arena's size. `placed` and `near` are scratch of n_blocks pointers. */
+static uint64_t place(int n, block **order, block **near)
+{
+    uint64_t total = 0;
+    for (int i = 0; i < n; i++) {
+        block *b = order[i];
+        int n_near = 0;
+        for (int j = 0; j < i; j++)
+            if (order[j]->first <= b->last && b->first <= order[j]->last)
+                near[n_near++] = order[j];
+        qsort(near, (size_t)n_near, sizeof *near, by_offset);
+        uint64_t at = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
+        for (int j = 0; j < n_near; j++) { /* the smallest gap that is large enough */
+            if (near[j]->offset > at) {
+                uint64_t gap = near[j]->offset - at;
+                if (gap >= b->size && gap < best_gap) {
+                    best_gap = gap;
+                    best = at;
+                }
+            }
+            uint64_t end = near[j]->offset + near[j]->size;
+            at = end > at ? end : at;
+        }
+        b->offset = best != UINT64_MAX ? best : at;
+        total = b->offset + b->size > total ? b->offset + b->size : total;
+    }
+    return total;
+}
+
+/* How a try orders blocks: by size, by life, by size x life, by start; then sizes perturbed by a fixed sequence. */
+static void set_keys(planner *pl, int attempt)
+{
+    uint32_t noise = 2463534242u + (uint32_t)attempt * 2654435761u;
+    for (int i = 0; i < pl->n_blocks; i++) {
+        block *b = &pl->blocks[i];
+        int64_t size = (int64_t)(b->size / ALIGN), life = b->last - b->first + 1;
+        noise ^= noise << 13;
+        noise ^= noise >> 17;
+        noise ^= noise << 5;
+        switch (attempt) {
+        case 0: b->key = size; break;
+        case 1: b->key = life; break;
+        case 2: b->key = size * life; break;
+        case 3: b->key = -b->first; break;
+        default: b->key = size * (int64_t)(700 + noise % 600); break;
+        }
+    }
+}
+
+static void plan_arena(planner *pl, fx_arena *scratch)
+{
+    fx_program *p = pl->p;
+    int n = pl->n_blocks;
+    p->live_size = live_bound(pl, FX_NEW_ARRAY(scratch, int64_t, p->n_steps + 2));
+    block **order = FX_NEW_ARRAY(scratch, block *, n + 1), **near = FX_NEW_ARRAY(scratch, block *, n + 1);
+    uint64_t *best = FX_NEW_ARRAY(scratch, uint64_t, n + 1);
+    p->arena_size = UINT64_MAX;
+    int tries = n > 2000 ? 4 : MAX_TRIES;
+    for (int t = 0; t < tries && p->arena_size > p->live_size; t++) {
+        set_keys(pl, t);
+        for (int i = 0; i < n; i++)
+            order[i] = &pl->blocks[i];
+        qsort(order, (size_t)n, sizeof *order, by_key);
+        uint64_t size = place(n, order, near);
+        if (size >= p->arena_size)
+            continue;
+        p->arena_size = size;
+        for (int i = 0; i < n; i++)
+            best[i] = pl->blocks[i].offset;
+    }
+    for (size_t i = 0; i < p->n_bufs; i++)
+        if (pl->block_of[i] >= 0)
+            p->bufs[i].offset = best[pl->block_of[i]];
+}
+
+/* Weights lie one after another behind the header of the file form. Unused ones take no room. */
+static void plan_weights(planner *pl)
+{
+    fx_program *p = pl->p;
+    uint64_t at = WEIGHTS_HEADER;
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        fx_buf *b = &p->bufs[i];
+        if (b->kind != FX_BUF_WEIGHT)
+            continue;
+        b->offset = at;
+        at += align_up(buf_bytes(b));
+    }
+    p->weights_size = at;
+}
+
+fx_status fx_pass_memory(fx_lower *l)
+{
+    fx_program *p = l->program;
+    fx_arena *s = l->scratch;
+    planner pl = {.p = p};
+    pl.first = FX_NEW_ARRAY(s, int64_t, p->n_bufs + 1);
+    pl.last = FX_NEW_ARRAY(s, int64_t, p->n_bufs + 1);
+    pl.block_of = FX_NEW_ARRAY(s, int, p->n_bufs + 1);
+    pl.blocks = FX_NEW_ARRAY(s, block, p->n_bufs + 1);
+    for (size_t i = 0; i < p->n_bufs; i++)
+        pl.first[i] = -1;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        pl.step = (int64_t)i;
+        fx_stmt_accesses(p, p->steps[i].body, note_access, &pl);
+    }
+    make_blocks(&pl);
+    plan_arena(&pl, s);
+    plan_weights(&pl);
+    return FX_OK;
+}
