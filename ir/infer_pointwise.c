@@ -1,0 +1,462 @@
+/* ir/infer_pointwise.c: result types of elementwise operators, copies and creation.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "ir/ops.h"
+
+static fx_status no_complex(const fx_infer *c, fx_dtype dtype)
+{
+    if (fx_dtype_is_complex(dtype))
+        return fx_infer_refuse(c, "dtype %s is not supported", fx_dtype_name(dtype));
+    return FX_OK;
+}
+
+/* ---- one operand ---------------------------------------------------------------------------------------------------- */
+
+/* Shape and dtype of the first operand. Operators that are defined on floats only refuse others as eager does. */
+fx_status infer_same(fx_infer *c)
+{
+    const fx_type *x;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    switch (c->node->op->id) {
+    case FX_OP_relu: case FX_OP_neg: case FX_OP_relu6: case FX_OP_hardtanh:
+        if (x->dtype == FX_BOOL)
+            return fx_infer_fail(c, "expected a number type, got bool");
+        break;
+    case FX_OP_silu: case FX_OP_hardswish: case FX_OP_hardsigmoid: case FX_OP_mish: case FX_OP_gelu: case FX_OP_leaky_relu:
+    case FX_OP_elu: case FX_OP_softplus:
+        if (fx_dtype_is_int(x->dtype))
+            return fx_infer_fail(c, "expected a float type, got %s", fx_dtype_name(x->dtype));
+        break;
+    case FX_OP_bitwise_not:
+        if (!fx_dtype_is_int(x->dtype))
+            return fx_infer_fail(c, "expected an integer type or bool, got %s", fx_dtype_name(x->dtype));
+        break;
+    case FX_OP_floor: case FX_OP_ceil: case FX_OP_round: case FX_OP_trunc:
+        if (x->dtype == FX_BOOL)
+            return fx_infer_fail(c, "expected a number type, got bool");
+        break;
+    default:
+        break;
+    }
+    FX_TRY(no_complex(c, x->dtype));
+    fx_dtype dtype = c->node->op->id == FX_OP_square && x->dtype == FX_BOOL ? FX_I64 : x->dtype;
+    return fx_infer_set(c, dtype, x->rank, x->dims);
+}
+
+/* Dropout in evaluation mode is the identity. */
+fx_status infer_dropout(fx_infer *c)
+{
+    if (fx_node_bool(c->node, 2) && fx_node_float(c->node, 1) != 0)
+        return fx_infer_refuse(c, "exported in training mode; call model.eval() before torch.export");
+    return infer_same(c);
+}
+
+fx_status infer_flip(fx_infer *c)
+{
+    const fx_type *x;
+    uint32_t mask;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_axes(c, 1, x->rank, false, &mask));
+    return fx_infer_set(c, x->dtype, x->rank, x->dims);
+}
+
+/* Integers become the default float type. */
+fx_status infer_float_unary(fx_infer *c)
+{
+    const fx_type *x;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(no_complex(c, x->dtype));
+    return fx_infer_set(c, fx_dtype_is_float(x->dtype) ? x->dtype : FX_F32, x->rank, x->dims);
+}
+
+/* clamp, clamp_min, clamp_max: the limits are numbers, which may raise an integer tensor to a float one. */
+fx_status infer_clamp(fx_infer *c)
+{
+    const fx_type *x, *t;
+    fx_promote p = fx_promote_begin();
+    FX_TRY(fx_infer_promote(c, 0, &p, &x));
+    if (!x)
+        return fx_infer_tensor(c, 0, &x);
+    int n = c->node->op->id == FX_OP_clamp ? 2 : 1, given = 0;
+    for (int i = 1; i <= n; i++) {
+        if (fx_node_is_none(c->node, i))
+            continue;
+        given++;
+        FX_TRY(fx_infer_promote(c, i, &p, &t));
+    }
+    if (!given)
+        return fx_infer_fail(c, "expected at least one of 'min' and 'max'");
+    FX_TRY(no_complex(c, fx_promote_end(&p)));
+    return fx_infer_set(c, fx_promote_end(&p), x->rank, x->dims);
+}
+
+/* ---- two operands and more -------------------------------------------------------------------------------------- */
+
+static fx_status broadcast(fx_infer *c, int first, int n, int *rank, fx_dim *dims, fx_dtype *dtype)
+{
+    fx_promote p = fx_promote_begin();
+    *rank = 0;
+    for (int i = first; i < first + n; i++) {
+        const fx_type *t;
+        FX_TRY(fx_infer_promote(c, i, &p, &t));
+        if (t)
+            FX_TRY(fx_infer_broadcast(c, rank, dims, t));
+    }
+    *dtype = fx_promote_end(&p);
+    return no_complex(c, *dtype);
+}
+
+fx_status infer_binary(fx_infer *c)
+{
+    int rank;
+    fx_dim dims[FX_MAX_RANK];
+    fx_dtype dtype;
+    FX_TRY(broadcast(c, 0, 2, &rank, dims, &dtype));
+    switch (c->node->op->id) {
+    case FX_OP_div_Tensor: case FX_OP_div_Scalar:
+        if (fx_dtype_is_int(dtype))
+            dtype = FX_F32;
+        break;
+    case FX_OP_div_Tensor_mode: case FX_OP_div_Scalar_mode:
+        if (fx_node_is_none(c->node, 2) && fx_dtype_is_int(dtype))
+            dtype = FX_F32;
+        break;
+    case FX_OP_sub_Tensor: case FX_OP_sub_Scalar: case FX_OP_rsub_Tensor: case FX_OP_rsub_Scalar:
+        if (dtype == FX_BOOL)
+            return fx_infer_fail(c, "bool tensors cannot be subtracted");
+        /* fallthrough */
+    case FX_OP_add_Tensor: case FX_OP_add_Scalar: {
+        const fx_arg *alpha = fx_node_arg(c->node, 2);
+        if (alpha->kind == FX_ARG_FLOAT && fx_dtype_is_int(dtype))
+            return fx_infer_fail(c, "expected an integer alpha for %s tensors", fx_dtype_name(dtype));
+        break;
+    }
+    case FX_OP_bitwise_and_Tensor: case FX_OP_bitwise_or_Tensor: case FX_OP_bitwise_xor_Tensor:
+        if (!fx_dtype_is_int(dtype))
+            return fx_infer_fail(c, "expected integers or bool, got %s", fx_dtype_name(dtype));
+        break;
+    case FX_OP_pow_Tensor_Scalar:
+        if (fx_dtype_is_int(dtype) && fx_node_arg(c->node, 1)->kind == FX_ARG_INT && fx_node_int(c->node, 1) < 0)
+            return fx_infer_fail(c, "integers to negative integer powers are not defined");
+        break;
+    default:
+        break;
+    }
+    return fx_infer_set(c, dtype, rank, dims);
+}
+
+/* Comparisons and predicates: bool, broadcast over one or two operands. */
+fx_status infer_to_bool(fx_infer *c)
+{
+    int rank;
+    fx_dim dims[FX_MAX_RANK];
+    fx_dtype dtype;
+    FX_TRY(broadcast(c, 0, fx_op_schema(c->ctx, c->node->op)->n >= 2 ? 2 : 1, &rank, dims, &dtype));
+    return fx_infer_set(c, FX_BOOL, rank, dims);
+}
+
+fx_status infer_where(fx_infer *c)
+{
+    const fx_type *cond;
+    int rank;
+    fx_dim dims[FX_MAX_RANK];
+    fx_dtype dtype;
+    FX_TRY(fx_infer_tensor(c, 0, &cond));
+    if (cond->dtype != FX_BOOL && cond->dtype != FX_U8)
+        return fx_infer_fail(c, "argument 'condition': expected bool, got %s", fx_dtype_name(cond->dtype));
+    FX_TRY(broadcast(c, 1, 2, &rank, dims, &dtype));
+    FX_TRY(fx_infer_broadcast(c, &rank, dims, cond));
+    return fx_infer_set(c, dtype, rank, dims);
+}
+
+fx_status infer_masked_fill(fx_infer *c)
+{
+    const fx_type *x, *mask;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_tensor(c, 1, &mask));
+    if (mask->dtype != FX_BOOL)
+        return fx_infer_fail(c, "argument 'mask': expected bool, got %s", fx_dtype_name(mask->dtype));
+    FX_TRY(no_complex(c, x->dtype));
+    fx_dim dims[FX_MAX_RANK];
+    int rank = 0;
+    FX_TRY(fx_infer_broadcast(c, &rank, dims, x));
+    FX_TRY(fx_infer_broadcast(c, &rank, dims, mask));
+    return fx_infer_set(c, x->dtype, rank, dims);
+}
+
+/* weight: one number, or one a channel (dim 1, or dim 0 of a vector). */
+fx_status infer_prelu(fx_infer *c)
+{
+    const fx_type *x, *w;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_tensor(c, 1, &w));
+    if (x->dtype != w->dtype || !fx_dtype_is_float(x->dtype))
+        return fx_infer_fail(c, "expected floats of one type, got %s and %s", fx_infer_text(c, x), fx_infer_text(c, w));
+    if (w->rank > 1)
+        return fx_infer_fail(c, "argument 'weight': expected rank 0 or 1, got %s", fx_infer_text(c, w));
+    fx_dim channels = x->rank >= 2 ? x->dims[1] : fx_dim_of(1);
+    if (w->rank == 1 && !fx_dim_is(w->dims[0], 1) && fx_dim_differ(w->dims[0], channels))
+        return fx_infer_fail(c, "argument 'weight': expected 1 or %" PRId64 " elements, got %s", channels.value, fx_infer_text(c, w));
+    return fx_infer_set(c, x->dtype, x->rank, x->dims);
+}
+
+/* The kernel itself: weight broadcasts. */
+fx_status infer_prelu_kernel(fx_infer *c)
+{
+    const fx_type *x, *w;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_tensor(c, 1, &w));
+    if (x->dtype != w->dtype || !fx_dtype_is_float(x->dtype))
+        return fx_infer_fail(c, "expected floats of one type, got %s and %s", fx_infer_text(c, x), fx_infer_text(c, w));
+    fx_dim dims[FX_MAX_RANK];
+    int rank = 0;
+    FX_TRY(fx_infer_broadcast(c, &rank, dims, x));
+    FX_TRY(fx_infer_broadcast(c, &rank, dims, w));
+    return fx_infer_set(c, x->dtype, rank, dims);
+}
+
+/* _to_copy and to.dtype: the dtype parameter lies second in both. */
+fx_status infer_to_copy(fx_infer *c)
+{
+    const fx_type *x;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    fx_dtype dtype = fx_infer_dtype(c, 1, x->dtype);
+    FX_TRY(no_complex(c, dtype));
+    FX_TRY(no_complex(c, x->dtype));
+    return fx_infer_set(c, dtype, x->rank, x->dims);
+}
+
+/* ---- creation --------------------------------------------------------------------------------------------------- */
+
+static fx_status number_kind(const fx_infer *c, int param, fx_arg_kind *kind)
+{
+    const fx_arg *a = fx_node_arg(c->node, param);
+    const fx_type *t = a->kind == FX_ARG_NODE ? fx_infer_operand(c, (int)a->i) : NULL;
+    *kind = a->kind;
+    if (a->kind == FX_ARG_SYM || (t && t->kind == FX_TYPE_INT))
+        *kind = FX_ARG_INT;
+    else if (t && t->kind == FX_TYPE_FLOAT)
+        *kind = FX_ARG_FLOAT;
+    if (*kind != FX_ARG_INT && *kind != FX_ARG_FLOAT && *kind != FX_ARG_BOOL)
+        return fx_infer_fail(c, "expected a number as argument %d", param);
+    return FX_OK;
+}
+
+/* ceil((end - start) / step): exact for integers, in double otherwise, as eager. */
+static fx_status infer_arange(fx_infer *c, int start, int end, int step, int dtype_param)
+{
+    fx_arg_kind kinds[3] = {FX_ARG_INT, FX_ARG_INT, FX_ARG_INT};
+    int params[3] = {start, end, step};
+    bool floats = false;
+    fx_dim dim;
+    for (int i = 0; i < 3; i++) {
+        if (params[i] < 0)
+            continue;
+        FX_TRY(number_kind(c, params[i], &kinds[i]));
+        floats |= kinds[i] == FX_ARG_FLOAT;
+    }
+    fx_dtype dtype = fx_infer_dtype(c, dtype_param, floats ? FX_F32 : FX_I64);
+    if (!floats) {
+        fx_dim s = fx_dim_of(0), e, d = fx_dim_of(1);
+        if (start >= 0)
+            FX_TRY(fx_infer_dim(c, start, &s));
+        FX_TRY(fx_infer_dim(c, end, &e));
+        if (step >= 0)
+            FX_TRY(fx_infer_dim(c, step, &d));
+        if (d.sym)
+            return fx_infer_refuse(c, "a symbolic step is not supported");
+        if (d.value == 0 || d.value == INT64_MIN)
+            return fx_infer_fail(c, "expected a step other than 0");
+        fx_dim span = d.value > 0 ? fx_dim_sub(c->ctx, e, s) : fx_dim_sub(c->ctx, s, e);
+        int64_t by = d.value > 0 ? d.value : -d.value;
+        dim = fx_dim_floordiv(c->ctx, fx_dim_add(c->ctx, span, fx_dim_of(by - 1)), by);
+    } else {
+        double s = start >= 0 ? fx_node_float(c->node, start) : 0, e = fx_node_float(c->node, end);
+        double d = step >= 0 ? fx_node_float(c->node, step) : 1, n = ceil((e - s) / d);
+        if (!(d < 0 || d > 0) || !(fabs(n) < 1e15))
+            return fx_infer_fail(c, "expected finite limits and a step other than 0");
+        dim = fx_dim_of((int64_t)n);
+    }
+    if (!dim.sym && dim.value < 0)
+        return fx_infer_fail(c, "expected limits in the direction of the step");
+    return fx_infer_set(c, dtype, 1, &dim);
+}
+
+fx_status infer_create(fx_infer *c)
+{
+    const fx_type *x;
+    fx_dim dims[FX_MAX_RANK];
+    int n;
+    fx_arg_kind kind;
+    switch (c->node->op->id) {
+    case FX_OP_full:
+        FX_TRY(fx_infer_dims(c, 0, dims, FX_MAX_RANK, &n));
+        FX_TRY(number_kind(c, 1, &kind));
+        return fx_infer_set(c, fx_infer_dtype(c, 2, kind == FX_ARG_BOOL ? FX_BOOL : kind == FX_ARG_INT ? FX_I64 : FX_F32), n,
+                            dims);
+    case FX_OP_zeros: case FX_OP_ones:
+        FX_TRY(fx_infer_dims(c, 0, dims, FX_MAX_RANK, &n));
+        return fx_infer_set(c, fx_infer_dtype(c, 1, FX_F32), n, dims);
+    case FX_OP_full_like:
+        FX_TRY(fx_infer_tensor(c, 0, &x));
+        return fx_infer_set(c, fx_infer_dtype(c, 2, x->dtype), x->rank, x->dims);
+    case FX_OP_zeros_like: case FX_OP_ones_like:
+        FX_TRY(fx_infer_tensor(c, 0, &x));
+        return fx_infer_set(c, fx_infer_dtype(c, 1, x->dtype), x->rank, x->dims);
+    case FX_OP_arange:
+        return infer_arange(c, -1, 0, -1, 1);
+    case FX_OP_arange_start:
+        return infer_arange(c, 0, 1, -1, 2);
+    case FX_OP_arange_start_step:
+        return infer_arange(c, 0, 1, 2, 3);
+    case FX_OP_scalar_tensor:
+        FX_TRY(number_kind(c, 0, &kind));
+        return fx_infer_set(c, fx_infer_dtype(c, 1, FX_F32), 0, dims);
+    default:
+        return fx_infer_refuse(c, "no rule for this row");
+    }
+}
+
+/* ---- joining and padding ---------------------------------------------------------------------------------------- */
+
+enum { MAX_JOINED = 1024 };
+
+/* Old torch lets 1-d empty tensors stand anywhere in a cat; they are skipped. */
+static bool legacy_empty(const fx_type *t)
+{
+    return t->rank == 1 && fx_dim_is(t->dims[0], 0);
+}
+
+fx_status infer_cat(fx_infer *c)
+{
+    const fx_type *t[MAX_JOINED];
+    fx_dim dims[FX_MAX_RANK];
+    int n, axis = 0, rank = -1;
+    fx_promote p = fx_promote_begin();
+    FX_TRY(fx_infer_tensors(c, 0, t, MAX_JOINED, &n));
+    if (!n)
+        return fx_infer_fail(c, "expected at least one tensor");
+    for (int i = 0; i < n; i++) {
+        fx_promote_tensor(&p, t[i]->dtype, t[i]->rank);
+        if (t[i]->rank == 0)
+            return fx_infer_fail(c, "tensors of rank 0 cannot be joined");
+        if (legacy_empty(t[i]))
+            continue;
+        if (rank < 0) {
+            rank = t[i]->rank;
+            FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), rank, &axis));
+            for (int d = 0; d < rank; d++)
+                dims[d] = t[i]->dims[d];
+            continue;
+        }
+        if (t[i]->rank != rank)
+            return fx_infer_fail(c, "expected tensors of one rank, got %s and %s", fx_infer_text(c, t[0]), fx_infer_text(c, t[i]));
+        for (int d = 0; d < rank; d++) {
+            if (d == axis)
+                dims[d] = fx_dim_add(c->ctx, dims[d], t[i]->dims[d]);
+            else if (fx_dim_differ(dims[d], t[i]->dims[d]))
+                return fx_infer_fail(c, "sizes of dim %d differ: %" PRId64 " and, in tensor %d, %" PRId64, d, dims[d].value, i,
+                                     t[i]->dims[d].value);
+        }
+    }
+    if (rank < 0) {
+        rank = 1;
+        dims[0] = fx_dim_of(0);
+    }
+    return fx_infer_set(c, fx_promote_end(&p), rank, dims);
+}
+
+fx_status infer_stack(fx_infer *c)
+{
+    const fx_type *t[MAX_JOINED];
+    fx_dim dims[FX_MAX_RANK + 1];
+    int n, axis;
+    fx_promote p = fx_promote_begin();
+    FX_TRY(fx_infer_tensors(c, 0, t, MAX_JOINED, &n));
+    if (!n)
+        return fx_infer_fail(c, "expected at least one tensor");
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), t[0]->rank + 1, &axis));
+    for (int i = 0; i < n; i++) {
+        fx_promote_tensor(&p, t[i]->dtype, t[i]->rank);
+        bool ok = t[i]->rank == t[0]->rank;
+        for (int d = 0; ok && d < t[0]->rank; d++)
+            ok = !fx_dim_differ(t[i]->dims[d], t[0]->dims[d]);
+        if (!ok)
+            return fx_infer_fail(c, "expected tensors of one shape, got %s and %s", fx_infer_text(c, t[0]), fx_infer_text(c, t[i]));
+    }
+    for (int d = 0, s = 0; d <= t[0]->rank; d++)
+        dims[d] = d == axis ? fx_dim_of(n) : t[0]->dims[s++];
+    return fx_infer_set(c, fx_promote_end(&p), t[0]->rank + 1, dims);
+}
+
+fx_status infer_pad(fx_infer *c)
+{
+    const fx_type *x;
+    fx_dim pad[2 * FX_MAX_RANK], dims[FX_MAX_RANK];
+    int n;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(no_complex(c, x->dtype));
+    FX_TRY(fx_infer_dims(c, 1, pad, 2 * FX_MAX_RANK, &n));
+    if (n % 2 || n > 2 * x->rank)
+        return fx_infer_fail(c, "argument 'pad': expected an even number up to %d of integers, got %d", 2 * x->rank, n);
+    bool constant = c->node->op->id == FX_OP_constant_pad_nd;
+    bool reflect = false;
+    if (!constant) {
+        const fx_arg *mode = fx_node_arg(c->node, 2);
+        const char *s = mode->kind == FX_ARG_STR ? mode->s : "";
+        constant = s[0] == 'c' && s[1] == 'o';
+        reflect = s[0] == 'r' && s[1] == 'e' && s[2] == 'f';
+        if (!constant && !reflect && !(s[0] == 'r' && s[1] == 'e' && s[2] == 'p') && !(s[0] == 'c' && s[1] == 'i'))
+            return fx_infer_fail(c, "argument 'mode': expected constant, reflect, replicate or circular, got '%s'", s);
+    }
+    for (int i = 0; i < x->rank; i++) {
+        int k = x->rank - 1 - i;
+        fx_dim before = 2 * k < n ? pad[2 * k] : fx_dim_of(0), after = 2 * k < n ? pad[2 * k + 1] : fx_dim_of(0), d = x->dims[i];
+        if (!constant && !d.sym && !before.sym && !after.sym && (before.value || after.value)) {
+            int64_t most = reflect ? d.value - 1 : d.value;
+            bool far = !(c->node->op->id == FX_OP_pad && fx_node_arg(c->node, 2)->s[2] == 'p') &&
+                       (before.value > most || after.value > most);
+            if (far || d.value == 0)
+                return fx_infer_fail(c, "expected a border of at most %" PRId64 " on dim %d, got %" PRId64 " and %" PRId64, most, i,
+                                     before.value, after.value);
+        }
+        dims[i] = fx_dim_add(c->ctx, d, fx_dim_add(c->ctx, before, after));
+    }
+    return fx_infer_set(c, x->dtype, x->rank, dims);
+}
+
+/* ---- gathering -------------------------------------------------------------------------------------------------- */
+
+fx_status infer_embedding(fx_infer *c)
+{
+    const fx_type *w, *index;
+    fx_dim dims[FX_MAX_RANK + 1];
+    FX_TRY(fx_infer_tensor(c, 0, &w));
+    FX_TRY(fx_infer_tensor(c, 1, &index));
+    if (w->rank != 2 || (index->dtype != FX_I64 && index->dtype != FX_I32))
+        return fx_infer_fail(c, "expected a weight of rank 2 and indices of int64 or int32, got %s and %s", fx_infer_text(c, w),
+                             fx_infer_text(c, index));
+    for (int i = 0; i < index->rank; i++)
+        dims[i] = index->dims[i];
+    dims[index->rank] = w->dims[1];
+    return fx_infer_set(c, w->dtype, index->rank + 1, dims);
+}
+
+fx_status infer_index_select(fx_infer *c)
+{
+    const fx_type *x, *index;
+    fx_dim dims[FX_MAX_RANK];
+    int axis;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), x->rank, &axis));
+    FX_TRY(fx_infer_tensor(c, 2, &index));
+    if (index->rank > 1 || (index->dtype != FX_I64 && index->dtype != FX_I32))
+        return fx_infer_fail(c, "argument 'index': expected a vector of int64 or int32, got %s", fx_infer_text(c, index));
+    for (int i = 0; i < x->rank; i++)
+        dims[i] = x->dims[i];
+    if (x->rank)
+        dims[axis] = index->rank ? index->dims[0] : fx_dim_of(1);
+    return fx_infer_set(c, x->dtype, x->rank, dims);
+}

@@ -1,0 +1,182 @@
+/* ir/infer_reduce.c: result types of reductions, softmax and norms.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <inttypes.h>
+
+#include "ir/ops.h"
+
+static int reduced_dims(const fx_type *x, uint32_t mask, bool keep, fx_dim *dims)
+{
+    int rank = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (!(mask & (1u << i)))
+            dims[rank++] = x->dims[i];
+        else if (keep)
+            dims[rank++] = fx_dim_of(1);
+    }
+    return rank;
+}
+
+fx_status infer_reduce(fx_infer *c)
+{
+    const fx_type *x;
+    fx_dim dims[FX_MAX_RANK];
+    uint32_t mask;
+    bool keep = false;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    fx_dtype dtype = x->dtype;
+    fx_opid id = c->node->op->id;
+    if (fx_dtype_is_complex(dtype))
+        return fx_infer_refuse(c, "dtype %s is not supported", fx_dtype_name(dtype));
+    switch (id) {
+    case FX_OP_sum: case FX_OP_mean:
+        mask = (1u << x->rank) - 1;
+        dtype = fx_infer_dtype(c, 1, dtype);
+        break;
+    case FX_OP_sum_dim_IntList: case FX_OP_mean_dim:
+        FX_TRY(fx_infer_axes(c, 1, x->rank, true, &mask));
+        keep = fx_node_bool(c->node, 2);
+        dtype = fx_infer_dtype(c, 3, dtype);
+        break;
+    case FX_OP_var_correction:
+        FX_TRY(fx_infer_axes(c, 1, x->rank, true, &mask));
+        keep = fx_node_bool(c->node, 3);
+        break;
+    default: /* amax, amin */
+        FX_TRY(fx_infer_axes(c, 1, x->rank, true, &mask));
+        keep = fx_node_bool(c->node, 2);
+        for (int i = 0; i < x->rank; i++)
+            if ((mask & (1u << i)) && fx_dim_is(x->dims[i], 0))
+                return fx_infer_fail(c, "expected at least one element to reduce on dim %d of %s", i, fx_infer_text(c, x));
+        break;
+    }
+    bool sum = id == FX_OP_sum || id == FX_OP_sum_dim_IntList;
+    if (sum && fx_dtype_is_int(x->dtype) && dtype == x->dtype && fx_node_arg(c->node, id == FX_OP_sum ? 1 : 3)->kind != FX_ARG_DTYPE)
+        dtype = FX_I64;
+    if ((id == FX_OP_mean || id == FX_OP_mean_dim || id == FX_OP_var_correction) && !fx_dtype_is_float(dtype))
+        return fx_infer_fail(c, "expected a float type, got %s", fx_dtype_name(dtype));
+    return fx_infer_set(c, dtype, reduced_dims(x, mask, keep, dims), dims);
+}
+
+fx_status infer_argmax(fx_infer *c)
+{
+    const fx_type *x;
+    fx_dim dims[FX_MAX_RANK];
+    uint32_t mask = ~0u;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    if (fx_dtype_is_complex(x->dtype) || x->dtype == FX_BOOL)
+        return fx_infer_fail(c, "expected numbers, got %s", fx_infer_text(c, x));
+    if (!fx_node_is_none(c->node, 1)) {
+        int axis;
+        FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), x->rank, &axis));
+        mask = 1u << axis;
+    }
+    for (int i = 0; i < x->rank; i++)
+        if ((mask & (1u << i)) && fx_dim_is(x->dims[i], 0))
+            return fx_infer_fail(c, "expected at least one element to reduce on dim %d of %s", i, fx_infer_text(c, x));
+    return fx_infer_set(c, FX_I64, reduced_dims(x, mask, fx_node_bool(c->node, 2), dims), dims);
+}
+
+fx_status infer_softmax(fx_infer *c)
+{
+    const fx_type *x;
+    int axis;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), x->rank, &axis));
+    fx_opid id = c->node->op->id;
+    fx_dtype dtype = x->dtype;
+    if (id == FX_OP_softmax_int || id == FX_OP_log_softmax_int)
+        dtype = fx_infer_dtype(c, 2, dtype);
+    else if (fx_node_bool(c->node, 2))
+        return fx_infer_refuse(c, "half_to_float is not supported");
+    if (!fx_dtype_is_float(dtype))
+        return fx_infer_fail(c, "expected floats, got %s", fx_infer_text(c, x));
+    return fx_infer_set(c, dtype, x->rank, x->dims);
+}
+
+/* ---- norms ------------------------------------------------------------------------------------------------------ */
+
+/* Scale, shift and statistics: vectors of n elements, or None. */
+static fx_status vectors(const fx_infer *c, int first, int count, fx_dim n)
+{
+    for (int i = first; i < first + count; i++) {
+        const fx_type *t;
+        FX_TRY(fx_infer_optional(c, i, &t));
+        if (t && (t->rank != 1 || fx_dim_differ(t->dims[0], n) || !fx_dtype_is_float(t->dtype)))
+            return fx_infer_fail(c, "argument %d: expected a float vector of %" PRId64 " elements, got %s", i, n.value,
+                                 fx_infer_text(c, t));
+    }
+    return FX_OK;
+}
+
+static fx_status float_input(const fx_infer *c, const fx_type **x, int min_rank)
+{
+    FX_TRY(fx_infer_tensor(c, 0, x));
+    if (!fx_dtype_is_float((*x)->dtype) || (*x)->rank < min_rank)
+        return fx_infer_fail(c, "expected floats of rank %d or more, got %s", min_rank, fx_infer_text(c, *x));
+    return FX_OK;
+}
+
+fx_status infer_batch_norm(fx_infer *c)
+{
+    const fx_type *x, *t;
+    FX_TRY(float_input(c, &x, 2));
+    FX_TRY(vectors(c, 1, 4, x->dims[1]));
+    if (c->node->op->id == FX_OP_batch_norm) {
+        if (fx_node_bool(c->node, 5))
+            return fx_infer_refuse(c, "exported in training mode; call model.eval() before torch.export");
+        for (int i = 3; i < 5; i++)
+            FX_TRY(fx_infer_tensor(c, i, &t));
+        return fx_infer_set(c, x->dtype, x->rank, x->dims);
+    }
+    FX_TRY(fx_infer_set(c, x->dtype, x->rank, x->dims));
+    const fx_type *none = fx_type_tensor(c->ctx, x->dtype, 1, (fx_dim[]){fx_dim_of(0)}, NULL);
+    c->result = fx_type_tuple(c->ctx, 3, (const fx_type *[]){c->result, none, none});
+    return FX_OK;
+}
+
+fx_status infer_layer_norm(fx_infer *c)
+{
+    const fx_type *x, *t;
+    fx_dim shape[FX_MAX_RANK], dims[FX_MAX_RANK];
+    int n;
+    FX_TRY(float_input(c, &x, 1));
+    FX_TRY(fx_infer_dims(c, 1, shape, FX_MAX_RANK, &n));
+    bool ok = n >= 1 && n <= x->rank;
+    for (int i = 0; ok && i < n; i++)
+        ok = !fx_dim_differ(shape[i], x->dims[x->rank - n + i]);
+    if (!ok)
+        return fx_infer_fail(c, "argument 'normalized_shape': expected the last sizes of %s", fx_infer_text(c, x));
+    for (int p = 2; p < 4; p++) {
+        FX_TRY(fx_infer_optional(c, p, &t));
+        ok = !t || (t->rank == n && fx_dtype_is_float(t->dtype));
+        for (int i = 0; t && ok && i < n; i++)
+            ok = !fx_dim_differ(t->dims[i], shape[i]);
+        if (!ok)
+            return fx_infer_fail(c, "argument %d: expected the last sizes of %s, got %s", p, fx_infer_text(c, x), fx_infer_text(c, t));
+    }
+    FX_TRY(fx_infer_set(c, x->dtype, x->rank, x->dims));
+    if (c->node->op->id == FX_OP_layer_norm)
+        return FX_OK;
+    for (int i = 0; i < x->rank; i++)
+        dims[i] = i < x->rank - n ? x->dims[i] : fx_dim_of(1);
+    const fx_type *stat = fx_type_tensor(c->ctx, x->dtype, x->rank, dims, NULL);
+    c->result = fx_type_tuple(c->ctx, 3, (const fx_type *[]){c->result, stat, stat});
+    return FX_OK;
+}
+
+fx_status infer_group_norm(fx_infer *c)
+{
+    const fx_type *x;
+    bool native = c->node->op->id == FX_OP_native_group_norm;
+    FX_TRY(float_input(c, &x, 2));
+    int64_t groups = fx_node_int(c->node, native ? 6 : 1);
+    if (groups <= 0 || (!x->dims[1].sym && x->dims[1].value % groups))
+        return fx_infer_fail(c, "expected channels that %" PRId64 " groups divide, got %s", groups, fx_infer_text(c, x));
+    FX_TRY(vectors(c, native ? 1 : 2, 2, x->dims[1]));
+    FX_TRY(fx_infer_set(c, x->dtype, x->rank, x->dims));
+    if (native) {
+        const fx_type *stat = fx_type_tensor(c->ctx, x->dtype, 2, (fx_dim[]){x->dims[0], fx_dim_of(groups)}, NULL);
+        c->result = fx_type_tuple(c->ctx, 3, (const fx_type *[]){c->result, stat, stat});
+    }
+    return FX_OK;
+}
