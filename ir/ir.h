@@ -364,7 +364,7 @@ struct fx_graph {
     const fx_arg *out_tree;         /* NULL when flat */
     fx_node *insert_before;         /* NULL: at the end */
     fx_map name_counts;             /* base of a name -> last number given out */
-    fx_map attrs_by_path, modules_by_path; /* by interned path */
+    fx_map attrs_by_path, modules_by_path, attr_counts; /* by interned path */
 };
 
 #define FX_FOR_NODES(g, n) for (fx_node *n = (g)->first; n; n = n->next)
@@ -428,6 +428,7 @@ fx_attr *fx_attr_add(fx_graph *g, const char *path, const fx_tensor *t, bool fre
 const char *fx_attr_path(fx_graph *g, const fx_attr *a);
 fx_module *fx_module_find(const fx_graph *g, const char *path);
 fx_module *fx_module_make(fx_graph *g, const char *path);
+const char *fx_module_path(fx_graph *g, const fx_module *m);          /* "layer1.0"; "" for the root */
 /* A get_attr node for a new constant, inserted at the insertion point, typed. */
 fx_node *fx_graph_constant(fx_graph *g, const char *path, const fx_tensor *t);
 

@@ -328,28 +328,15 @@ int64_t fx_tensor_get_int(const fx_tensor *t, int64_t linear)
         memcpy(p, &store_, sizeof store_); \
     } while (0)
 
-/* A double rounded once to float, as half precision needs: by double rounding float -> half a tie could arise that was none.
- * Rounding to odd in the first step keeps it exact. */
-static float to_float_odd(double v)
-{
-    float f = (float)v;
-    if (!isfinite(v) || isinf(f) || (double)f == v)
-        return isinf(f) && isfinite(v) ? copysignf(0x1.fffffep127f, f) : f;
-    if ((float_bits(f) & 1) == 0) { /* the inexact neighbour of odd mantissa on the other side of v */
-        bool up = (double)f < v;
-        f = float_of(float_bits(f) + ((up == (f > 0 || (f == 0 && up))) ? 1u : -1u));
-    }
-    return f;
-}
-
+/* A double becomes half by way of float, as in torch. */
 void fx_tensor_set(fx_tensor *t, int64_t linear, double v)
 {
     char *p = element(t, linear);
     switch (t->dtype) {
     case FX_F32: STORE(float, v); break;
     case FX_F64: STORE(double, v); break;
-    case FX_F16: STORE(uint16_t, fx_float_to_half(to_float_odd(v))); break;
-    case FX_BF16: STORE(uint16_t, fx_float_to_bf16(to_float_odd(v))); break;
+    case FX_F16: STORE(uint16_t, fx_float_to_half((float)v)); break;
+    case FX_BF16: STORE(uint16_t, fx_float_to_bf16((float)v)); break;
     case FX_BOOL: STORE(uint8_t, v != 0); break;
     case FX_C64: {
         float pair[2] = {(float)v, 0};
