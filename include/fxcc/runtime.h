@@ -20,6 +20,9 @@ extern "C" {
 
 #define FXRT_ABI_VERSION 1
 
+/* The version libfxrt was built with. */
+int fxrt_abi_version(void);
+
 /* Activations: X(id, parameters used). a and b are act_a and act_b of the descriptor. */
 #define FXRT_ACTS(X)                                                                             \
     X(NONE, "x")                                                                                  \

@@ -1,0 +1,19 @@
+# Turns text files into a C file of byte arrays (string literals have a length limit in C).
+#   cmake -DOUT=texts.c "-DFILES=a.h;b.h" -P embed.cmake
+# Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+set(arrays "")
+set(table "")
+set(n 0)
+foreach(file IN LISTS FILES)
+  get_filename_component(name ${file} NAME_WE)
+  file(READ ${file} hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  string(REGEX REPLACE "((0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,))"
+    "\\1\n" bytes "${bytes}")
+  string(APPEND arrays "static const char ${name}_text[] = {\n${bytes}0};\n")
+  string(APPEND table "    {\"${name}\", ${name}_text},\n")
+  math(EXPR n "${n} + 1")
+endforeach()
+set(text "/* Made by cmake/embed.cmake: the kernel texts of runtime/. */\n#include \"codegen/texts.h\"\n\n${arrays}\n")
+string(APPEND text "const fx_runtime_text fx_runtime_texts[] = {\n${table}};\nconst int fx_n_runtime_texts = ${n};\n")
+file(WRITE ${OUT} "${text}")

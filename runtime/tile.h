@@ -1,0 +1,129 @@
+/* tile.h: the register tile under every convolution and matrix product.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * A tile holds FXRT_MR rows (pixels) x FXRT_NR columns (output channels) of sums in vector registers. Per step of the inner
+ * loop it loads one row of NR weights from the packed panel, and broadcasts one input of each of its rows. Loops over rows and
+ * columns are spelled out by macros, so that sums live in registers with any compiler at any optimisation level. */
+#define FXRT_NV (FXRT_NR / FXRT_LANES) /* vectors per row of the tile */
+
+#define FXRT_PASTE(a, b) a##b
+#define FXRT_PASTE2(a, b) FXRT_PASTE(a, b)
+#define FXRT_ROWS_1(X) X(0)
+#define FXRT_ROWS_2(X) FXRT_ROWS_1(X) X(1)
+#define FXRT_ROWS_3(X) FXRT_ROWS_2(X) X(2)
+#define FXRT_ROWS_4(X) FXRT_ROWS_3(X) X(3)
+#define FXRT_ROWS_5(X) FXRT_ROWS_4(X) X(4)
+#define FXRT_ROWS_6(X) FXRT_ROWS_5(X) X(5)
+#define FXRT_ROWS_7(X) FXRT_ROWS_6(X) X(6)
+#define FXRT_ROWS_8(X) FXRT_ROWS_7(X) X(7)
+#define FXRT_ROWS_9(X) FXRT_ROWS_8(X) X(8)
+#define FXRT_ROWS_10(X) FXRT_ROWS_9(X) X(9)
+#define FXRT_ROWS_11(X) FXRT_ROWS_10(X) X(10)
+#define FXRT_ROWS_12(X) FXRT_ROWS_11(X) X(11)
+#define FXRT_ROWS_13(X) FXRT_ROWS_12(X) X(12)
+#define FXRT_ROWS_14(X) FXRT_ROWS_13(X) X(13)
+#define FXRT_ROWS_15(X) FXRT_ROWS_14(X) X(14)
+#define FXRT_ROWS_16(X) FXRT_ROWS_15(X) X(15)
+#define FXRT_ROWS(X) FXRT_PASTE2(FXRT_ROWS_, FXRT_MR)(X) /* X(0) ... X(FXRT_MR - 1) */
+
+#if FXRT_NR == FXRT_LANES
+#define FXRT_COLS(X, i) X(i, 0)
+#elif FXRT_NR == 2 * FXRT_LANES
+#define FXRT_COLS(X, i) X(i, 0) X(i, 1)
+#elif FXRT_NR == 3 * FXRT_LANES
+#define FXRT_COLS(X, i) X(i, 0) X(i, 1) X(i, 2)
+#elif FXRT_NR == 4 * FXRT_LANES
+#define FXRT_COLS(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#else
+#error "FXRT_NR must be 1 to 4 vectors"
+#endif
+
+/* The rest of a contraction: y = act(sum + residual). Sums start at the bias. */
+typedef struct fxrt_tail {
+    int act;
+    float a, b; /* parameters of act */
+} fxrt_tail;
+
+/* Sums of the tile's first mr rows start at the bias of its columns, or at zero. */
+FXRT_INLINE void fxrt_tile_begin(const int mr, fxrt_v acc[FXRT_MR][FXRT_NV], const float *bias)
+{
+#define FXRT_BEGIN(i, j) acc[i][j] = bias ? fxrt_v_load(bias + j * FXRT_LANES) : fxrt_v_set1(0.0f);
+#define FXRT_BEGIN_ROW(i) if (i < mr) { FXRT_COLS(FXRT_BEGIN, i) }
+    FXRT_ROWS(FXRT_BEGIN_ROW)
+#undef FXRT_BEGIN_ROW
+#undef FXRT_BEGIN
+}
+
+/* acc[i] += x[i][0..k) * w[0..k)[NR]; returns the end of w. */
+FXRT_INLINE const float *fxrt_tile_run(const int mr, fxrt_v acc[FXRT_MR][FXRT_NV], const float *const x[FXRT_MR], const float *w,
+                                       ptrdiff_t k)
+{
+#define FXRT_LOAD(i, j) const fxrt_v w##j = fxrt_v_load(w + j * FXRT_LANES);
+#define FXRT_FMA_COL(i, j) acc[i][j] = fxrt_v_fma(xi, w##j, acc[i][j]);
+#define FXRT_FMA_ROW(i) if (i < mr) { const fxrt_v xi = fxrt_v_set1(x[i][p]); FXRT_COLS(FXRT_FMA_COL, i) }
+    for (ptrdiff_t p = 0; p < k; p++, w += FXRT_NR) {
+        FXRT_COLS(FXRT_LOAD, 0)
+        FXRT_ROWS(FXRT_FMA_ROW)
+    }
+#undef FXRT_FMA_ROW
+#undef FXRT_FMA_COL
+#undef FXRT_LOAD
+    return w;
+}
+
+/* What fxrt_tile_end leaves to memory: a tile in `part`, rows of NR. */
+FXRT_NOINLINE void fxrt_tile_end_part(float *part, int mr, float *const *y, const float *const *r, int cols, const fxrt_tail *tail)
+{
+    for (int i = 0; r && i < mr; i++)
+        for (int j = 0; j < cols; j++)
+            part[i * FXRT_NR + j] += r[i][j];
+    fxrt_act_apply(part, mr * FXRT_NR, tail->act, tail->a, tail->b);
+    for (int i = 0; i < mr; i++)
+        memcpy(y[i], part + i * FXRT_NR, (size_t)cols * sizeof(float));
+}
+
+/* Stores act(acc + r) to the first `cols` columns of rows y[i]. r[i] are rows of the residual where `residual` is set; they may
+ * be those of y. */
+FXRT_INLINE void fxrt_tile_end(const int mr, fxrt_v acc[FXRT_MR][FXRT_NV], float *const y[FXRT_MR], int residual,
+                               const float *const r[FXRT_MR], int cols, const fxrt_tail *tail)
+{
+#define FXRT_FULL_RES(i, j) acc[i][j] = fxrt_v_add(acc[i][j], fxrt_v_load(r[i] + j * FXRT_LANES));
+#define FXRT_FULL_RES_ROW(i) if (i < mr) { FXRT_COLS(FXRT_FULL_RES, i) }
+#define FXRT_RELU(i, j) acc[i][j] = fxrt_v_max(acc[i][j], lo);
+#define FXRT_RELU_ROW(i) if (i < mr) { FXRT_COLS(FXRT_RELU, i) }
+#define FXRT_CLAMP(i, j) acc[i][j] = fxrt_v_min(fxrt_v_max(acc[i][j], lo), hi);
+#define FXRT_CLAMP_ROW(i) if (i < mr) { FXRT_COLS(FXRT_CLAMP, i) }
+#define FXRT_FULL(i, j) fxrt_v_store(y[i] + j * FXRT_LANES, acc[i][j]);
+#define FXRT_FULL_ROW(i) if (i < mr) { FXRT_COLS(FXRT_FULL, i) }
+#define FXRT_SPILL(i, j) fxrt_v_store(part + (i) * FXRT_NR + j * FXRT_LANES, acc[i][j]);
+#define FXRT_SPILL_ROW(i) if (i < mr) { FXRT_COLS(FXRT_SPILL, i) }
+    const int simple = tail->act == FXRT_ACT_NONE || tail->act == FXRT_ACT_RELU || tail->act == FXRT_ACT_CLAMP;
+    if (cols >= FXRT_NR && simple) {
+        if (residual) {
+            FXRT_ROWS(FXRT_FULL_RES_ROW)
+        }
+        if (tail->act == FXRT_ACT_RELU) {
+            const fxrt_v lo = fxrt_v_set1(0.0f);
+            FXRT_ROWS(FXRT_RELU_ROW)
+        } else if (tail->act == FXRT_ACT_CLAMP) {
+            const fxrt_v lo = fxrt_v_set1(tail->a), hi = fxrt_v_set1(tail->b);
+            FXRT_ROWS(FXRT_CLAMP_ROW)
+        }
+        FXRT_ROWS(FXRT_FULL_ROW)
+        return;
+    }
+    /* Few columns, or an activation that is a longer computation: by way of a buffer. */
+    float part[FXRT_MR * FXRT_NR];
+    FXRT_ROWS(FXRT_SPILL_ROW)
+    fxrt_tile_end_part(part, mr, y, residual ? r : NULL, cols, tail);
+#undef FXRT_SPILL_ROW
+#undef FXRT_SPILL
+#undef FXRT_FULL_ROW
+#undef FXRT_FULL
+#undef FXRT_CLAMP_ROW
+#undef FXRT_CLAMP
+#undef FXRT_RELU_ROW
+#undef FXRT_RELU
+#undef FXRT_FULL_RES_ROW
+#undef FXRT_FULL_RES
+}
