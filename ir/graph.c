@@ -249,10 +249,12 @@ static void set_operands(fx_node *n, const fx_arg *args, const fx_arg *kwargs, i
     /* The old array is reused when it is large enough, but not before the new operands, which may be the old ones, are read. */
     fx_use small[16] = {{0}}, *fresh = count <= 16 ? small : FX_NEW_ARRAY(g->arena, fx_use, count);
     w.to = fresh;
-    if (w.in_order && count <= n_operands) {
-        for (int i = 0; i < count; i++)
-            fresh[i].def = operands[i];
-    } else {
+    bool direct = w.in_order && count <= n_operands;
+    for (int i = 0; direct && i < count; i++) {
+        fresh[i].def = operands[i];
+        direct = operands[i] != NULL;
+    }
+    if (!direct) {
         w.n = 0;
         args = fx_arg_map(ctx, args, renumber, &w);
         kwargs = fx_arg_map(ctx, kwargs, renumber, &w);
