@@ -10,4 +10,7 @@
  * refused by name unless they are dropped ones (num_batches_tracked). Weights are mapped, not read. */
 fx_status fx_load(fx_context *ctx, const char *path, fx_graph **out);
 
+/* The same from memory; name stands for the file in messages. data must outlive ctx: weights stay where they are. */
+fx_status fx_load_memory(fx_context *ctx, const char *name, const void *data, size_t size, fx_graph **out);
+
 #endif

@@ -1,0 +1,177 @@
+/* frontend/pt2.h: what the readers of .pt2 share, grouped by file in the order data flows. See docs/pt2.md.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_FRONTEND_PT2_H
+#define FXCC_FRONTEND_PT2_H
+
+#include <jansson.h>
+
+#include "ir/ir.h"
+
+/* ---- file.c: the bytes of a model file ------------------------------------------------------------- */
+
+/* A file in memory, mapped or the caller's. Counted: the reader and every storage that looks into it hold it. */
+typedef struct fx_file {
+    fx_context *ctx;
+    const char *name;
+    const unsigned char *data;
+    size_t size;
+    bool mapped;
+    size_t holders;
+} fx_file;
+
+/* Maps path read-only; the innermost fx_protect lets go of it unless a storage took hold. */
+fx_status fx_file_map(fx_context *ctx, const char *path, fx_file **out);
+fx_file *fx_file_memory(fx_context *ctx, const char *name, const void *data, size_t size);
+void fx_file_hold(fx_file *file);
+void fx_file_drop(fx_file *file);
+
+/* ---- zip.c: archives ---------------------------------------------------------------------------------- */
+
+typedef struct fx_zip_entry {
+    const char *name;        /* interned */
+    uint64_t offset;         /* of its data in the file */
+    uint64_t packed, size;   /* bytes in the file, bytes unpacked; equal when stored */
+    uint32_t crc;
+    bool deflated;
+} fx_zip_entry;
+
+typedef struct fx_zip {
+    fx_context *ctx;
+    fx_file *file;
+    fx_zip_entry *entries;   /* sorted by name */
+    size_t n, cap;
+} fx_zip;
+
+/* Reads the directory and checks that every entry lies in the file, none twice and none over another. */
+fx_status fx_zip_open(fx_context *ctx, fx_file *file, fx_zip **out);
+const fx_zip_entry *fx_zip_find(const fx_zip *zip, const char *name); /* NULL if there is none */
+/* The entry's bytes, its checksum compared: in place when stored and `alignment` allows, else in arena. */
+fx_status fx_zip_read(const fx_zip *zip, const fx_zip_entry *entry, fx_arena *arena, size_t alignment,
+                      const unsigned char **out);
+
+/* ---- json.c: reading checked JSON --------------------------------------------------------------------- */
+
+/* Where reading is; every failure names it. */
+typedef struct fx_json {
+    fx_context *ctx;
+    fx_loc loc;
+} fx_json;
+
+/* Duplicate keys are errors. The innermost fx_protect frees the tree. */
+fx_status fx_json_parse(const fx_json *r, const char *text, size_t size, json_t **out);
+/* A field of an object, of the type asked for. `object` itself may be anything: its type is checked too. */
+fx_status fx_json_object(const fx_json *r, const json_t *object, const char *key, json_t **out);
+fx_status fx_json_array(const fx_json *r, const json_t *object, const char *key, json_t **out);
+fx_status fx_json_string(const fx_json *r, const json_t *object, const char *key, const char **out); /* interned */
+fx_status fx_json_int(const fx_json *r, const json_t *object, const char *key, int64_t *out);
+fx_status fx_json_bool(const fx_json *r, const json_t *object, const char *key, bool *out);
+/* The field, or NULL in *out when it is missing or null. */
+fx_status fx_json_optional(const fx_json *r, const json_t *object, const char *key, json_t **out);
+/* An object with one field: which, and its value. `what` names the union in messages. */
+fx_status fx_json_union(const fx_json *r, const json_t *value, const char *what, const char **tag, json_t **out);
+/* The value itself must be of a type. `what` names it in messages. */
+fx_status fx_json_expect(const fx_json *r, const json_t *value, json_type type, const char *what);
+/* A number, or one of the strings "NaN", "Infinity", "-Infinity". */
+fx_status fx_json_float(const fx_json *r, const json_t *value, double *out);
+const char *fx_json_kind(const json_t *value); /* "an object", "a string", "nothing" */
+
+/* ---- sympy.c: symbolic integers as torch writes them --------------------------------------------------- */
+
+/* What srepr says of a symbol: positive=True and the like. */
+typedef struct fx_sympy_symbol {
+    const char *name;
+    int64_t min;
+    struct fx_sympy_symbol *next;
+} fx_sympy_symbol;
+
+/* Reads "Mul(Integer(2), Symbol('s27', positive=True, integer=True))". Functions with no fx_sym_kind become opaque.
+ * Symbols met are put in front of *symbols (allocated in arena, repeated ones too). */
+fx_status fx_sympy_parse(const fx_json *r, const char *text, fx_arena *arena, fx_sympy_symbol **symbols, const fx_sym **out);
+
+/* ---- pt2.c: the archive ------------------------------------------------------------------------------------ */
+
+typedef struct fx_pt2 {
+    fx_context *ctx;
+    fx_arena *tmp;                 /* freed when reading ends */
+    fx_json r;                     /* where reading is */
+    fx_zip *zip;
+    const char *root;              /* "resnet18/": the folder everything lies in */
+    const char *model;             /* "model": of models/model.json */
+    const char *torch_version;
+    const char *model_entry, *weights_entry, *constants_entry;
+    json_t *weights, *constants;   /* "config" objects */
+    json_t *ranges;                /* range_constraints */
+    fx_storage **storages;         /* of the zip's entries, made at first use */
+    fx_graph *graph;               /* the outermost */
+    const char *foreign_device;    /* first device met that is not the CPU */
+    size_t n_training;             /* nodes in training mode, each reported */
+    int depth;                     /* of nested graphs */
+} fx_pt2;
+
+fx_status fx_pt2_load(fx_context *ctx, fx_file *file, fx_graph **out);
+
+/* ---- pt2_weights.c: stored tensors ------------------------------------------------------------------------- */
+
+/* The tensor `fqn` of data/weights (or data/constants): checked against its file, not read. */
+fx_status fx_pt2_tensor(fx_pt2 *p, bool constant, const char *fqn, fx_tensor *out);
+
+/* ---- pt2_type.c: numbers, dims and types --------------------------------------------------------------------- */
+
+fx_status fx_pt2_dtype(fx_pt2 *p, int64_t number, fx_dtype *out);
+fx_status fx_pt2_layout(fx_pt2 *p, int64_t number, const char **out);        /* "torch.strided" */
+fx_status fx_pt2_memory_format(fx_pt2 *p, int64_t number, const char **out); /* "torch.channels_last" */
+fx_status fx_pt2_device(fx_pt2 *p, const json_t *device, const char **out);  /* always "cpu", or refused */
+fx_status fx_pt2_dim(fx_pt2 *p, fx_graph *g, const json_t *sym_int, fx_dim *out);
+/* A TensorMeta. storage_offset may be NULL. */
+fx_status fx_pt2_tensor_meta(fx_pt2 *p, fx_graph *g, const json_t *meta, const fx_type **type, fx_dim *storage_offset);
+
+/* ---- pt2_args.c: arguments of calls ---------------------------------------------------------------------------- */
+
+/* Names of a graph: values by the name the file gives them. */
+typedef struct fx_pt2_scope {
+    fx_pt2 *p;
+    fx_graph *g;
+    json_t *tensors, *ints, *bools, *floats; /* metas by name */
+    fx_map names;                            /* interned name -> node */
+} fx_pt2_scope;
+
+fx_node *fx_pt2_lookup(const fx_pt2_scope *s, const char *name); /* interned; NULL if there is none */
+fx_status fx_pt2_bind(fx_pt2_scope *s, const char *name, fx_node *node);
+/* The type of the value `name`: of a tensor, int, bool or float by the argument's tag ("as_tensor", "as_sym_int", ...). */
+fx_status fx_pt2_value_type(fx_pt2_scope *s, const char *tag, const char *name, const fx_type **out);
+
+/* Operands gathered while the arguments of a call are read. */
+typedef struct fx_pt2_operands {
+    fx_node **nodes;
+    size_t n, cap;
+} fx_pt2_operands;
+
+fx_status fx_pt2_argument(fx_pt2_scope *s, const json_t *argument, fx_pt2_operands *ops, const fx_arg **out);
+
+/* ---- pt2_graph.c: graphs -------------------------------------------------------------------------------------------- */
+
+/* Starts a scope over a serialised graph. */
+fx_status fx_pt2_scope_begin(fx_pt2 *p, fx_graph *g, const json_t *graph, fx_pt2_scope *s);
+/* A placeholder for an `inputs` argument that is a tensor or symbol. */
+fx_status fx_pt2_placeholder(fx_pt2_scope *s, const char *tag, const char *name);
+/* All nodes, in order. */
+fx_status fx_pt2_nodes(fx_pt2_scope *s, const json_t *nodes);
+/* A graph that is an argument of a higher-order op. */
+fx_status fx_pt2_subgraph(fx_pt2_scope *outer, const json_t *argument, fx_graph **out);
+
+/* ---- pt2_signature.c: what inputs and outputs are ------------------------------------------------------------------ */
+
+/* The outermost graph with its signature: placeholders, get_attr nodes, nodes, output, trees. */
+fx_status fx_pt2_program(fx_pt2 *p, const json_t *graph_module);
+
+/* ---- pt2_tree.c: nested inputs and outputs ---------------------------------------------------------------------------- */
+
+/* A pytree spec, a JSON text. Leaves become leaf[0], leaf[1], ...: there must be n of them. */
+fx_status fx_pt2_tree(fx_pt2 *p, const char *what, const char *spec, int n, const fx_arg *const *leaf, const fx_arg **out);
+
+/* ---- pt2_meta.c: where a node comes from --------------------------------------------------------------------------------- */
+
+/* Fills loc->module and loc->frame from a node's metadata; names the classes of modules in g's tree. */
+void fx_pt2_metadata(fx_pt2 *p, fx_graph *g, const json_t *metadata, fx_loc *loc);
+
+#endif

@@ -1,0 +1,104 @@
+/* frontend/pt2_meta.c: where a node comes from: module path, module classes and the Python line, from a node's metadata.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "frontend/pt2.h"
+
+/* "L['self'].layer1[0].conv" and "layer1.0.conv@1" to "layer1.0.conv". */
+static const char *module_path(fx_pt2 *p, const char *s, size_t n)
+{
+    static const char self[] = "L['self']";
+    if (n >= sizeof self - 1 && !memcmp(s, self, sizeof self - 1)) {
+        s += sizeof self - 1;
+        n -= sizeof self - 1;
+    }
+    char *out = fx_arena_alloc(p->tmp, n + 1);
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++) {
+        char c = s[i];
+        if (c == '@') /* the second and later calls of a module */
+            break;
+        if (c == '[' || c == '.')
+            c = '.';
+        else if (c == ']' || c == '\'' || c == '"')
+            continue;
+        if (c == '.' && (len == 0 || out[len - 1] == '.'))
+            continue;
+        out[len++] = c;
+    }
+    if (len && out[len - 1] == '.')
+        len--;
+    return fx_intern_n(p->ctx, out, len);
+}
+
+/* "key,path,class;key,path,class": the last is the innermost. Paths may hold commas only in brackets. */
+static void read_modules(fx_pt2 *p, fx_graph *g, const char *stack, fx_loc *loc)
+{
+    for (const char *item = stack, *next; *item; item = next) {
+        const char *end = strchr(item, ';');
+        next = end ? end + 1 : item + strlen(item);
+        if (!end)
+            end = next;
+        const char *path = memchr(item, ',', (size_t)(end - item));
+        const char *class_name = end;
+        while (class_name > item && class_name[-1] != ',')
+            class_name--;
+        if (!path || class_name <= path + 1)
+            continue;
+        path++;
+        const char *name = module_path(p, path, (size_t)(class_name - 1 - path));
+        loc->module = *name ? name : NULL;
+        fx_module *m = *name ? fx_module_make(g, name) : g->root;
+        if (m && !m->class_name)
+            m->class_name = fx_intern_n(p->ctx, class_name, (size_t)(end - class_name));
+    }
+}
+
+/* The last two components: "models/resnet.py". */
+static size_t tail(const char *path, size_t n)
+{
+    int slashes = 0;
+    for (size_t i = n; i > 0; i--)
+        if ((path[i - 1] == '/' || path[i - 1] == '\\') && ++slashes == 2)
+            return i;
+    return 0;
+}
+
+static bool within(const char *s, size_t n, const char *part)
+{
+    size_t m = strlen(part);
+    for (size_t i = 0; i + m <= n; i++)
+        if (!memcmp(s + i, part, m))
+            return true;
+    return false;
+}
+
+/* Lines `File "models/resnet.py", line 92, in forward`, innermost last. PyTorch's own frames say nothing about the model. */
+static const char *read_frame(fx_pt2 *p, const char *trace)
+{
+    const char *last = NULL, *model = NULL;
+    for (const char *at = strstr(trace, "File \""); at; at = strstr(at + 1, "File \"")) {
+        const char *path = at + 6, *end = strstr(path, "\", line "), *newline = strchr(path, '\n');
+        if (!end || (newline && newline < end))
+            continue;
+        size_t n = (size_t)(end - path), skip = tail(path, n), digits = strspn(end + 8, "0123456789");
+        if (!digits || digits > 9)
+            continue;
+        last = fx_intern_f(p->ctx, "%.*s:%.*s", n - skip > 200 ? 200 : (int)(n - skip), path + skip, (int)digits, end + 8);
+        if (!within(path, n, "/torch/nn/") && !within(path, n, "/torch/_") && !within(path, n, "/torch/functional") &&
+            !within(path, n, "/torch/fx/") && !within(path, n, "/torch/export/"))
+            model = last;
+    }
+    return model ? model : last;
+}
+
+void fx_pt2_metadata(fx_pt2 *p, fx_graph *g, const json_t *metadata, fx_loc *loc)
+{
+    const char *stack = json_string_value(json_object_get(metadata, "nn_module_stack"));
+    const char *trace = json_string_value(json_object_get(metadata, "stack_trace"));
+    loc->module = loc->frame = NULL;
+    if (stack)
+        read_modules(p, g, stack, loc);
+    if (trace)
+        loc->frame = read_frame(p, trace);
+}
