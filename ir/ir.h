@@ -284,11 +284,6 @@ typedef struct fx_op {
 
 extern const fx_op fx_ops[FX_OP_COUNT];
 
-/* The functions op.def names: infer*.c and interp*.c define them. */
-#define OP(id, name, schema, doc, cls, flags, infer, eval) fx_status infer(fx_infer *c); fx_status eval(fx_eval *c);
-#include "op.def"
-#undef OP
-
 /* The row with this name, NULL if there is none. Accepts "torch.ops.aten.relu.default", "aten.relu.default",
  * "_operator.mul" and the other foreign spellings listed in op_alias.def. *inplace is set when the name is that of the
  * in-place variant ("aten.relu_.default") of the returned row. */

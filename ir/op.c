@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/context.h"
+#include "ir/ops.h"
 
 const fx_op fx_ops[FX_OP_COUNT] = {
 #define OP(id, name, schema, doc, cls, flags, infer, eval) [FX_OP_##id] = {FX_OP_##id, name, schema, cls, flags, infer, eval, doc},
