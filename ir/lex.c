@@ -4,16 +4,6 @@
 
 #include <string.h>
 
-static const char *const dtype_names[FX_DTYPE_COUNT] = {
-    [FX_F32] = "f32", [FX_F64] = "f64", [FX_F16] = "f16", [FX_BF16] = "bf16", [FX_I8] = "i8",   [FX_I16] = "i16",
-    [FX_I32] = "i32", [FX_I64] = "i64", [FX_U8] = "u8",   [FX_BOOL] = "bool", [FX_C64] = "c64", [FX_C128] = "c128",
-};
-
-const char *fx_dtype_short(fx_dtype dtype)
-{
-    return (unsigned)dtype < FX_DTYPE_COUNT ? dtype_names[dtype] : "?";
-}
-
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -338,7 +328,7 @@ fx_status fx_lex_string(fx_lexer *lx, const char *what, const char **s)
 fx_status fx_lex_dtype(fx_lexer *lx, fx_dtype *dtype)
 {
     for (int i = 0; lx->kind == FX_T_NAME && i < FX_DTYPE_COUNT; i++) {
-        if (fx_lex_is(lx, dtype_names[i])) {
+        if (fx_lex_is(lx, fx_dtype_short((fx_dtype)i))) {
             *dtype = (fx_dtype)i;
             fx_lex_next(lx);
             return lx->status;

@@ -55,8 +55,6 @@ fx_status fx_lex_dtype(fx_lexer *lx, fx_dtype *dtype);     /* f32, i64, ... */
 fx_status fx_lex_line_end(fx_lexer *lx);                   /* a NEWLINE or the end */
 fx_status fx_lex_enter(fx_lexer *lx);                      /* one level deeper; FX_LEX_DEPTH is the limit */
 
-/* "f32", "bool", ... */
-const char *fx_dtype_short(fx_dtype dtype);
 /* Whether s can stand in a text without quotes: a letter or '_', then letters, digits, '_' (and '.' if dots). */
 bool fx_is_word(const char *s, bool dots);
 /* s as it is when it is a word, else quoted. */
