@@ -129,8 +129,8 @@ fx_status fx_pt2_tensor_meta(fx_pt2 *p, fx_graph *g, const json_t *meta, const f
     const fx_json *r = &p->r;
     int64_t number;
     json_t *sizes, *strides, *device, *offset;
-    fx_dtype dtype;
-    const char *text;
+    fx_dtype dtype = FX_F32;
+    const char *text = "";
     FX_TRY(fx_json_int(r, meta, "dtype", &number));
     FX_TRY(fx_pt2_dtype(p, number, &dtype));
     FX_TRY(fx_json_int(r, meta, "layout", &number));

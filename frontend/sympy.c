@@ -88,7 +88,7 @@ static fx_status quoted(reader *p, const char **out)
 /* After "Symbol(": the name and assumptions. Symbols of shapes are integers; positive ones are at least 1. */
 static fx_status symbol(reader *p, const fx_sym **out)
 {
-    const char *name, *key, *value;
+    const char *name = NULL, *key = NULL, *value = NULL;
     FX_TRY(quoted(p, &name));
     if (!*name)
         return expected(p, "a symbol with a name");
@@ -169,19 +169,19 @@ static fx_status expression(reader *p, const fx_sym **out)
     blank(p);
     const char *start = p->at;
     if (*start == '-' || isdigit((unsigned char)*start)) {
-        int64_t v;
+        int64_t v = 0;
         FX_TRY(integer(p, &v));
         *out = fx_sym_int(p->r->ctx, v);
         return FX_OK;
     }
-    const char *name;
+    const char *name = NULL;
     FX_TRY(word(p, &name));
     if (!eat(p, '(')) { /* "oo", "true": a name alone */
         *out = fx_sym_opaque(p->r->ctx, name);
         return FX_OK;
     }
     if (!strcmp(name, "Integer")) {
-        int64_t v;
+        int64_t v = 0;
         FX_TRY(integer(p, &v));
         if (!eat(p, ')'))
             return expected(p, "')'");
