@@ -436,6 +436,7 @@ static void copy_module(fx_graph *to, fx_module *into, const fx_module *from, co
         fx_attr *b = fx_attr_add(to, p, &a->tensor, false);
         b->is_parameter = a->is_parameter;
         b->persistent = a->persistent;
+        b->hash = a->hash;
         b->type = a->type;
     }
     for (size_t i = 0; i < from->n_children; i++) {

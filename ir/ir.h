@@ -327,6 +327,7 @@ typedef struct fx_attr {
     fx_tensor tensor;               /* data NULL until fx_tensor_touch where the storage is mapped lazily */
     const fx_type *type;
     struct fx_module *module;       /* where it hangs */
+    uint64_t hash;                  /* of the content, where a .fx text gave it instead of the data; else 0 */
 } fx_attr;
 
 typedef struct fx_module {
