@@ -78,7 +78,7 @@ static const struct argp_option options[] = {
     {"link-runtime", KEY_LINK_RUNTIME, NULL, 0, "call libfxrt instead of pasting its kernels into the file", 0},
     {"check", KEY_CHECK, NULL, 0, "also write NAME_check.c: golden vectors, computed by the reference interpreter", 0},
     {"golden", KEY_GOLDEN, "FILE.npz", 0, "take the golden vectors from a file: the inputs in order, then the outputs", 0},
-    {"json", KEY_JSON, NULL, 0, "print sizes of what was emitted as JSON", 0},
+    {"json", KEY_JSON, NULL, 0, "print the sizes of what was emitted, and the flags to build it with, as JSON", 0},
     {"verbose", 'v', NULL, 0, "print remarks", 0},
     {0}};
 
@@ -96,6 +96,7 @@ int cmd_compile(int argc, char **argv)
 {
     arguments a = {0};
     fx_compile_result result = {0};
+    fx_target_info target = {0};
     fx_graph *graph = NULL;
     const char *command = argv[0];
 
@@ -108,13 +109,14 @@ int cmd_compile(int argc, char **argv)
     fx_status status = fx_load_model(ctx, a.model, &graph);
     if (status == FX_OK)
         status = fx_compile(graph, &a.options, a.dir, &result);
+    if (status == FX_OK)
+        status = fx_target_describe(ctx, a.options.target ? a.options.target : "native", &target);
     report(command, ctx, a.verbose);
+    if (status == FX_OK && a.json)
+        printf("{\"target\": \"%s\", \"cflags\": \"%s\", \"arena_size\": %" PRIu64 ", \"live_size\": %" PRIu64 ", \"weights_size\": %" PRIu64
+               ", \"source_size\": %" PRIu64 ", \"kernels\": %zu, \"loops\": %zu}\n",
+               target.name, target.cflags ? target.cflags : "", result.arena_size, result.live_size, result.weights_size, result.source_size,
+               result.kernels, result.loops);
     fx_context_free(ctx);
-    if (status != FX_OK)
-        return 1;
-    if (a.json)
-        printf("{\"arena_size\": %" PRIu64 ", \"live_size\": %" PRIu64 ", \"weights_size\": %" PRIu64 ", \"source_size\": %" PRIu64
-               ", \"kernels\": %zu, \"loops\": %zu}\n",
-               result.arena_size, result.live_size, result.weights_size, result.source_size, result.kernels, result.loops);
-    return 0;
+    return status != FX_OK;
 }

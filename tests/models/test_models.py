@@ -1,0 +1,128 @@
+"""Whole models: what fxcc emits equals PyTorch eager.
+
+Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+
+    python -m pytest tests/models            the subset that CI runs
+    python -m pytest tests/models --full     every model of the zoo
+"""
+import numpy
+import pytest
+
+import emitted
+import zoo
+
+TOLERANCE = 1e-4      # of max |reference|
+ARENA_SLACK = 1.10    # arena over largest live set
+
+
+def assert_close(got, expected):
+    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+        worst, scale = abs(a - b).max(), abs(b).max()
+        assert worst <= TOLERANCE * scale, f"output {i}: max |difference| {worst:.3g}, max |reference| {scale:.3g}"
+
+
+@pytest.fixture(scope="module")
+def model(request, tmp_path_factory):
+    """One model, exported, compiled for this machine and built once, shared by the tests below."""
+    exported = zoo.export(request.param)
+    folder = tmp_path_factory.mktemp(request.param)
+    exported.folder = folder
+    exported.sizes = emitted.emit(exported.path, folder)
+    yield exported
+    for f in folder.iterdir():
+        if f.is_file():
+            f.unlink()
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_equals_eager(model, compiler):
+    net = emitted.Net(emitted.build(model.folder, model.sizes, compiler, f"{compiler}.so"), model.folder / "net.bin")
+    assert net.arena_size == model.sizes["arena_size"]
+    assert net.weights_size == model.sizes["weights_size"] == (model.folder / "net.bin").stat().st_size
+    for x, y in zip(model.inputs, model.outputs):
+        assert_close(net.run(x, y), y)
+    first, touched = net.painted(model.inputs[0], model.outputs[0])
+    assert_close(first, model.outputs[0])
+    assert net.arena_size - 64 < touched <= net.arena_size or net.arena_size == 0
+
+
+def test_arena_is_tight(model):
+    assert model.sizes["live_size"] <= model.sizes["arena_size"] <= ARENA_SLACK * model.sizes["live_size"]
+
+
+def test_source_is_small(model):
+    assert model.sizes["source_size"] <= 1 << 20
+
+
+def test_stack_bound_holds(model):
+    net = emitted.Net(emitted.build(model.folder, model.sizes, "gcc", "gcc.so"), model.folder / "net.bin")
+    assert emitted.deepest_stack(model.folder, model.sizes) <= net.stack_size
+
+
+def test_linked_runtime_equals_standalone(model, tmp_path):
+    net = emitted.Net(emitted.build(model.folder, model.sizes, "gcc", "gcc.so"), model.folder / "net.bin")
+    sizes = emitted.emit(model.path, tmp_path, "--link-runtime")
+    so = emitted.build(tmp_path, sizes, "gcc", flags=["-I", str(emitted.ROOT / "include")], link=[emitted.libfxrt(), "-fopenmp"])
+    linked = emitted.Net(so, tmp_path / "net.bin")
+    assert sizes["arena_size"] == model.sizes["arena_size"]
+    for x, y in zip(model.inputs, model.outputs):
+        got = linked.run(x, y)
+        assert_close(got, y)
+        assert_close(got, net.run(x, y))
+
+
+def test_emitting_is_deterministic(model, tmp_path):
+    emitted.emit(model.path, tmp_path)
+    for name in ("net.c", "net.h", "net.bin"):
+        assert (tmp_path / name).read_bytes() == (model.folder / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("model", ["simple_cnn", "mixed", "mobilenet_v3_small"], indirect=True)
+@pytest.mark.parametrize("target", ["generic", "x86_64-avx2", "x86_64-avx512", "aarch64", "cortex-m4"])
+def test_targets(model, target, tmp_path):
+    """Every target's C is clean; what this machine can run is equal too."""
+    sizes = emitted.emit(model.path, tmp_path, target=target)
+    cross = {"aarch64": "aarch64-linux-gnu-gcc", "cortex-m4": "arm-none-eabi-gcc"}.get(target)
+    if cross:
+        emitted.command([cross, *emitted.STRICT, "-O2", *sizes["cflags"].split(), "-c", "-o", "net.o", "net.c"], cwd=tmp_path)
+        return
+    for compiler in ("gcc", "clang"):
+        so = emitted.build(tmp_path, sizes, compiler, f"{compiler}.so")
+        if target == "x86_64-avx512" and "avx512f" not in open("/proc/cpuinfo").read():
+            continue
+        net = emitted.Net(so, tmp_path / "net.bin")
+        for x, y in zip(model.inputs, model.outputs):
+            assert_close(net.run(x, y), y)
+
+
+@pytest.mark.parametrize("model", ["simple_cnn", "mnist_cnn", "mixed"], indirect=True)
+@pytest.mark.parametrize("weights", ["c", "incbin"])
+def test_weights_forms(model, weights, tmp_path):
+    """The same blob inside the object: it is net_weights then."""
+    sizes = emitted.emit(model.path, tmp_path, weights=weights)
+    extra = [f.name for f in tmp_path.iterdir() if f.name.startswith("net_weights") and f.suffix == ".c"]
+    so = emitted.build(tmp_path, sizes, "gcc", link=extra)
+    reference = (model.folder / "net.bin").read_bytes()
+    lib = emitted.ctypes.CDLL(str(so))
+    blob = (emitted.ctypes.c_char * len(reference)).in_dll(lib, "net_weights").raw
+    assert blob == reference
+
+
+@pytest.mark.parametrize("name", zoo.DECOMPOSED)
+def test_decomposed_equals_eager(name, tmp_path, full):
+    if name not in zoo.QUICK and not full:
+        pytest.skip("runs with --full")
+    exported = zoo.export(name)
+    sizes = emitted.emit(exported.decomposed, tmp_path)
+    net = emitted.Net(emitted.build(tmp_path, sizes), tmp_path / "net.bin")
+    for x, y in zip(exported.inputs, exported.outputs):
+        assert_close(net.run(x, y), y)
+
+
+@pytest.mark.parametrize("name", ["simple_cnn", "mnist_cnn", "mixed"])
+def test_interpreter_equals_eager(name, tmp_path):
+    exported = zoo.export(name)
+    numpy.save(tmp_path / "x.npy", exported.inputs[0][0])
+    emitted.command([emitted.fxcc(), "run", exported.path, tmp_path / "x.npy", "-o", tmp_path / "y.npz"])
+    with numpy.load(tmp_path / "y.npz") as y:
+        assert_close([y[k] for k in y.files], exported.outputs[0])
