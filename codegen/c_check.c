@@ -1,0 +1,223 @@
+/* codegen/c_check.c: NAME_check.c, a program that runs the emitted model on golden vectors.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "codegen/emit.h"
+
+/* Vectors up to this many bytes are arrays in the source, which also runs where there are no files. */
+enum { IN_SOURCE = 1 << 20 };
+
+static uint64_t round_up(uint64_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+/* Vector i of inputs, then outputs: dense and of the type the model has there. */
+static fx_status vector(fx_emit *e, size_t i, fx_tensor *out)
+{
+    const fx_golden *g = e->opt->golden;
+    const fx_program *p = e->p;
+    bool in = i < p->n_inputs;
+    const fx_io *io = in ? &p->inputs[i] : &p->outputs[i - p->n_inputs];
+    const fx_tensor *t = in ? &g->inputs[i] : &g->outputs[i - p->n_inputs];
+    bool fits = t->dtype == io->dtype && t->rank == io->rank;
+    for (int d = 0; fits && d < io->rank; d++)
+        fits = t->sizes[d] == io->dims[d];
+    if (!fits) {
+        fx_text want, got;
+        fx_text_init(&want, e->arena);
+        fx_text_init(&got, e->arena);
+        fx_put_dims(&want, io->rank, io->dims, "x");
+        fx_put_dims(&got, t->rank, t->sizes, "x");
+        return fx_fail(e->ctx, FX_ERR_ARGUMENT, NULL, "golden vector of %s %zu '%s': expected %s %s, got %s %s", in ? "input" : "output",
+                       in ? i : i - p->n_inputs, io->label ? io->label : io->name, fx_dtype_name(io->dtype), want.data,
+                       fx_dtype_name(t->dtype), got.data);
+    }
+    return fx_tensor_contiguous(e->ctx, t, out);
+}
+
+static const char *vector_name(fx_emit *e, size_t i)
+{
+    return i < e->p->n_inputs ? fx_arena_printf(e->arena, "in%zu", i) : fx_arena_printf(e->arena, "want%zu", i - e->p->n_inputs);
+}
+
+static void put_array(fx_emit *e, fx_text *t, size_t i, const fx_tensor *v)
+{
+    int64_t n = fx_tensor_numel(v);
+    fx_printf(t, "static const %s %s[%lld] = {\n", fx_c_type(v->dtype), vector_name(e, i), (long long)(n ? n : 1));
+    if (n == 0)
+        fx_puts(t, "    0\n");
+    int64_t elements = v->dtype == FX_C64 || v->dtype == FX_C128 ? 2 * n : n;
+    fx_put_elements(t, v->dtype == FX_C64 ? FX_F32 : v->dtype == FX_C128 ? FX_F64 : v->dtype, v->data, elements, "    ");
+    fx_puts(t, "};\n");
+}
+
+/* One comparison a C type that outputs have. */
+static void put_comparisons(fx_emit *e, fx_text *t)
+{
+    bool done[FX_DTYPE_COUNT] = {false};
+    for (size_t i = 0; i < e->p->n_outputs; i++) {
+        fx_dtype d = e->p->outputs[i].dtype;
+        if (done[d])
+            continue;
+        done[d] = true;
+        fx_printf(t, "\n/* Prints how far got is from want; 1 when too far: max |difference| > ATOL + RTOL * max |reference|. */\n"
+                     "static int compare_%s(const char *name, const %s *got, const %s *want, size_t n)\n{\n"
+                     "    double most = 0, scale = 0;\n"
+                     "    for (size_t i = 0; i < n; i++) {\n"
+                     "        const double g = (double)got[i], w = (double)want[i];\n"
+                     "        double d = g > w ? g - w : w - g;\n"
+                     "        if (g == w || (g != g && w != w))\n"
+                     "            d = 0;\n"
+                     "        else if (d != d)\n"
+                     "            d = HUGE_VAL;\n"
+                     "        if (d > most)\n"
+                     "            most = d;\n"
+                     "        if ((w < 0 ? -w : w) > scale && w < HUGE_VAL && w > -HUGE_VAL)\n"
+                     "            scale = w < 0 ? -w : w;\n"
+                     "    }\n"
+                     "    const int bad = !(most <= ATOL + RTOL * scale);\n"
+                     "    printf(\"%%s: max |difference| %%.3g, max |reference| %%.3g, ratio %%.3g: %%s\\n\", name, most, scale,\n"
+                     "           scale > 0 ? most / scale : most, bad ? \"FAILED\" : \"ok\");\n"
+                     "    return bad;\n}\n", fx_dtype_name(d), fx_c_type(d), fx_c_type(d));
+    }
+}
+
+/* Reading a whole file, for weights in NAME.bin and golden vectors in NAME_golden.bin. */
+static void put_reader(fx_text *t)
+{
+    fx_puts(t, "\n/* Reads the file name in the folder given; 0 when it has not exactly size bytes. */\n"
+               "static int read_file(const char *folder, const char *name, unsigned char *to, size_t size)\n{\n"
+               "    char path[1024];\n"
+               "    if (strlen(folder) + strlen(name) + 2 > sizeof path)\n        return 0;\n"
+               "    sprintf(path, \"%s/%s\", folder, name);\n"
+               "    FILE *f = fopen(path, \"rb\");\n"
+               "    if (!f) {\n        perror(path);\n        return 0;\n    }\n"
+               "    const size_t n = fread(to, 1, size, f);\n"
+               "    const int whole = n == size && fgetc(f) == EOF;\n"
+               "    fclose(f);\n"
+               "    if (!whole)\n        fprintf(stderr, \"%s: not of the expected size\\n\", path);\n"
+               "    return whole;\n}\n");
+}
+
+static void put_paint(fx_emit *e, fx_text *t)
+{
+    const char *n = e->prefix, *N = e->PREFIX;
+    fx_printf(t, "\n#ifdef %s_CHECK_PAINT\n"
+                 "/* The highest byte of the arena that a run changes: what is left of paint in the arena, and in the guard behind it, tells.\n"
+                 " * Twice, with different paint, since a run may write what the paint is. */\n"
+                 "static int check_paint(%s_context *ctx, const void *const *inputs, void *const *outputs)\n{\n"
+                 "    static const unsigned char paint[2] = {0x5a, 0xa5};\n"
+                 "    size_t touched = 0, before = 0;\n"
+                 "    for (int k = 0; k < 2; k++) {\n"
+                 "        memset(arena, paint[k], sizeof arena);\n"
+                 "        if (%s_run_v(ctx, inputs, outputs) != %s_OK)\n            return 1;\n"
+                 "        for (size_t i = 0; i < sizeof arena; i++) {\n"
+                 "            if (arena[i] == paint[k])\n                continue;\n"
+                 "            if (i < GUARD)\n                before++;\n"
+                 "            else if (i - GUARD + 1 > touched)\n                touched = i - GUARD + 1;\n"
+                 "        }\n    }\n"
+                 "    const int bad = before > 0 || touched > %s_ARENA_SIZE || %s_ARENA_SIZE - touched > 64;\n"
+                 "    printf(\"arena: %%lu bytes touched of %%lu: %%s\\n\", (unsigned long)touched, (unsigned long)%s_ARENA_SIZE, bad ? \"FAILED\" : \"ok\");\n"
+                 "    return bad;\n}\n#endif\n", N, n, n, N, N, N, N);
+}
+
+static void put_main(fx_emit *e, fx_text *t, uint64_t golden_size)
+{
+    const char *n = e->prefix, *N = e->PREFIX;
+    const fx_program *p = e->p;
+    bool files = golden_size || e->weights == FX_WEIGHTS_BIN;
+    fx_printf(t, "\n%sint main(%s)\n{\n", files ? "/* Files are looked for in the current folder, or in the one that is named as argument. */\n" : "",
+              files ? "int argc, char **argv" : "void");
+    fx_printf(t, "    %s_context ctx;\n", n);
+    if (files)
+        fx_puts(t, "    const char *folder = argc > 1 ? argv[1] : \".\";\n");
+    for (int k = 0; k < 2; k++) {
+        size_t count = k ? p->n_outputs : p->n_inputs;
+        fx_printf(t, "    %s[%zu] = {", k ? "void *const outputs" : "const void *const inputs", count ? count : 1);
+        for (size_t i = 0; i < count; i++)
+            fx_printf(t, "%s%s%zu", i == 0 ? "" : i % 12 ? ", " : ",\n        ", k ? "got" : "in", i);
+        fx_puts(t, count ? "};\n" : "NULL};\n");
+    }
+    if (e->weights == FX_WEIGHTS_BIN)
+        fx_printf(t, "    if (!read_file(folder, \"%s.bin\", weights, sizeof weights))\n        return 1;\n", n);
+    if (golden_size)
+        fx_printf(t, "    if (!read_file(folder, \"%s_golden.bin\", golden, sizeof golden))\n        return 1;\n", n);
+    fx_printf(t, "    int status = %s_init(&ctx, %s, arena + GUARD, %s_ARENA_SIZE);\n", n,
+              e->weights == FX_WEIGHTS_BIN ? "weights, sizeof weights" : fx_arena_printf(e->arena, "%s_weights, sizeof %s_weights", n, n), N);
+    fx_printf(t, "    if (status == %s_OK)\n        status = %s_run_v(&ctx, inputs, outputs);\n", N, n);
+    fx_printf(t, "    if (status != %s_OK) {\n        fprintf(stderr, \"%s: %%s\\n\", %s_status_string(status));\n        return 1;\n    }\n", N, n, n);
+    fx_puts(t, "    int bad = 0;\n");
+    for (size_t i = 0; i < p->n_outputs; i++) {
+        fx_printf(t, "    bad |= compare_%s(", fx_dtype_name(p->outputs[i].dtype));
+        fx_put_c_string(t, p->outputs[i].label ? p->outputs[i].label : p->outputs[i].name, 60);
+        fx_printf(t, ", got%zu, want%zu, %s_OUT%zu_NUMEL);\n", i, i, N, i);
+    }
+    fx_printf(t, "#ifdef %s_CHECK_PAINT\n    bad |= check_paint(&ctx, inputs, outputs);\n#endif\n    return bad;\n}\n", N);
+}
+
+fx_status fx_c_check(fx_emit *e)
+{
+    const fx_golden *g = e->opt->golden;
+    const fx_program *p = e->p;
+    const char *n = e->prefix, *N = e->PREFIX;
+    if (g->n_inputs != p->n_inputs || g->n_outputs != p->n_outputs)
+        return fx_fail(e->ctx, FX_ERR_ARGUMENT, NULL, "golden vectors: expected %zu inputs and %zu outputs, got %zu and %zu", p->n_inputs,
+                       p->n_outputs, g->n_inputs, g->n_outputs);
+    size_t total = p->n_inputs + p->n_outputs;
+    fx_tensor *v = FX_NEW_ARRAY(e->arena, fx_tensor, total + 1);
+    uint64_t size = 0;
+    for (size_t i = 0; i < total; i++) {
+        FX_TRY(vector(e, i, &v[i]));
+        size += round_up((uint64_t)fx_tensor_numel(&v[i]) * fx_dtype_size(v[i].dtype));
+    }
+    bool in_file = size > IN_SOURCE;
+
+    fx_text text, *t = &text;
+    fx_text_init(t, e->arena);
+    fx_printf(t, "/* %s_check.c: runs %s.c on golden vectors; exit status 0 when all outputs are near enough. Made by fxcc.\n"
+                 " * -D%s_CHECK_PAINT also checks that %s_ARENA_SIZE is what the model uses, to the byte. */\n", n, n, N, N);
+    fx_printf(t, "#include <math.h>\n#include <stdio.h>\n#include <string.h>\n\n#include \"%s.h\"\n\n", n);
+    fx_text number;
+    fx_text_init(&number, e->arena);
+    fx_puts(&number, "#ifndef RTOL\n#define RTOL ");
+    fx_put_double(&number, g->rtol);
+    fx_puts(&number, "\n#endif\n#ifndef ATOL\n#define ATOL ");
+    fx_put_double(&number, g->atol);
+    fx_puts(&number, "\n#endif\n\n");
+    fx_puts(t, number.data);
+    fx_printf(t, "#ifdef %s_CHECK_PAINT\n#define GUARD 4096\n#else\n#define GUARD 0\n#endif\n", N);
+    fx_printf(t, "static %s_ALIGNED unsigned char arena[GUARD + %s_ARENA_SIZE + GUARD];\n", N, N);
+    if (e->weights == FX_WEIGHTS_BIN)
+        fx_printf(t, "static %s_ALIGNED unsigned char weights[%s_WEIGHTS_SIZE];\n", N, N);
+    for (size_t i = 0; i < p->n_outputs; i++)
+        fx_printf(t, "static %s got%zu[%s_OUT%zu_NUMEL > 0 ? %s%s_OUT%zu_NUMEL : 1];\n", fx_c_type(p->outputs[i].dtype), i, N, i,
+                  p->outputs[i].dtype == FX_C64 || p->outputs[i].dtype == FX_C128 ? "2 * " : "", N, i);
+    fx_puts(t, "\n");
+    if (in_file) {
+        char *blob = fx_arena_alloc(e->arena, (size_t)size);
+        uint64_t at = 0;
+        fx_printf(t, "/* Inputs and expected outputs, from %s_golden.bin. */\nstatic %s_ALIGNED unsigned char golden[%llu];\n", n, N,
+                  (unsigned long long)size);
+        for (size_t i = 0; i < total; i++) {
+            uint64_t bytes = (uint64_t)fx_tensor_numel(&v[i]) * fx_dtype_size(v[i].dtype);
+            if (bytes)
+                memcpy(blob + at, v[i].data, (size_t)bytes);
+            fx_printf(t, "#define %s ((const %s *)(golden + %llu))\n", vector_name(e, i), fx_c_type(v[i].dtype), (unsigned long long)at);
+            at += round_up(bytes);
+        }
+        fx_file f = {fx_arena_printf(e->arena, "%s_golden.bin", n), blob, (size_t)size};
+        FX_PUSH(e->arena, e->files, e->n_files, e->cap_files) = f;
+    } else {
+        fx_puts(t, "/* Inputs and expected outputs. */\n");
+        for (size_t i = 0; i < total; i++)
+            put_array(e, t, i, &v[i]);
+    }
+    put_comparisons(e, t);
+    if (in_file || e->weights == FX_WEIGHTS_BIN)
+        put_reader(t);
+    put_paint(e, t);
+    put_main(e, t, in_file ? size : 0);
+    fx_emit_file(e, "_check.c", t);
+    return FX_OK;
+}

@@ -1,0 +1,403 @@
+/* codegen/c_host.c: NAME.h, the contract, and NAME.c: kernels, steps, init and run.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "codegen/emit.h"
+
+/* ---- NAME.h ------------------------------------------------------------------------------------------------- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash ? slash + 1 : path;
+}
+
+static void put_ios(fx_text *t, const char *what, const fx_io *io, size_t n, const char **names)
+{
+    for (size_t i = 0; i < n; i++) {
+        fx_printf(t, " *   %s %zu: %s %s ", what, i, fx_dtype_name(io[i].dtype), names[i]);
+        fx_put_dims(t, io[i].rank, io[i].dims, "x");
+        if (io[i].label && strcmp(io[i].label, names[i]) != 0) {
+            fx_puts(t, ", '");
+            fx_put_comment(t, io[i].label, 80);
+            fx_puts(t, "'");
+        }
+        fx_puts(t, "\n");
+    }
+}
+
+static void put_io_macros(fx_emit *e, fx_text *t, const char *what, const fx_io *io, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        long long numel = 1;
+        for (int d = 0; d < io[i].rank; d++)
+            numel *= io[i].dims[d];
+        fx_printf(t, "#define %s_%s%zu_NUMEL %lld\n#define %s_%s%zu_RANK %d\n", e->PREFIX, what, i, numel, e->PREFIX, what, i, io[i].rank);
+        if (io[i].rank > 0) {
+            fx_printf(t, "#define %s_%s%zu_SHAPE {", e->PREFIX, what, i);
+            fx_put_dims(t, io[i].rank, io[i].dims, ", ");
+            fx_puts(t, "}\n");
+        }
+    }
+}
+
+/* "int net_run(const net_context *ctx, const float *x, float *output)" on as few lines as it fits. */
+static void put_run_head(fx_emit *e, fx_text *t)
+{
+    const fx_program *p = e->p;
+    fx_text line;
+    fx_text_init(&line, e->arena);
+    fx_printf(&line, "int %s_run(const %s_context *ctx", e->prefix, e->prefix);
+    size_t size = line.size;
+    for (size_t i = 0; i < p->n_inputs + p->n_outputs; i++) {
+        bool in = i < p->n_inputs;
+        const fx_io *io = in ? &p->inputs[i] : &p->outputs[i - p->n_inputs];
+        const char *one = fx_arena_printf(e->arena, "%s%s *%s", in ? "const " : "", fx_c_type(io->dtype),
+                                          in ? e->inputs[i] : e->outputs[i - p->n_inputs]);
+        bool wrap = size + strlen(one) > 106;
+        fx_printf(&line, ",%s%s", wrap ? "\n        " : " ", one);
+        size = (wrap ? 8 : size + 2) + strlen(one);
+    }
+    fx_printf(t, "%s)", line.data);
+}
+
+static const struct {
+    const char *name, *text;
+} statuses[] = {
+    {"OK", "ok"},
+    {"ERR_NULL", "a pointer is NULL"},
+    {"ERR_SIZE", "the weights have not the size of this model's, or the arena is too small"},
+    {"ERR_ALIGN", "the arena or the weights are not aligned to 64 bytes, or an input or output not to its type"},
+    {"ERR_WEIGHTS", "these are not the weights of this model, or they are in another byte order"},
+    {"ERR_RUNTIME", "the linked libfxrt has another ABI version than this code"},
+};
+enum { N_STATUSES = sizeof statuses / sizeof statuses[0] };
+
+static const char *weights_argument(const fx_emit *e)
+{
+    return e->weights == FX_WEIGHTS_BIN ? fx_arena_printf(e->arena, "weights, sizeof weights")
+                                        : fx_arena_printf(e->arena, "%s_weights, sizeof %s_weights", e->prefix, e->prefix);
+}
+
+static void put_usage(fx_emit *e, fx_text *t)
+{
+    const char *p = e->prefix, *P = e->PREFIX;
+    fx_printf(t, " *\n * Use:\n *   static %s_ALIGNED unsigned char arena[%s_ARENA_SIZE];\n", P, P);
+    if (e->weights == FX_WEIGHTS_BIN)
+        fx_printf(t, " *   static %s_ALIGNED unsigned char weights[%s_WEIGHTS_SIZE]; // the content of %s.bin, read or mapped\n", P, P, p);
+    fx_printf(t, " *   %s_context ctx;\n", p);
+    fx_printf(t, " *   int status = %s_init(&ctx, %s, arena, sizeof arena);\n", p, weights_argument(e));
+    fx_printf(t, " *   if (status == %s_OK)\n *       status = %s_run(&ctx", P, p);
+    for (size_t i = 0; i < e->p->n_inputs && i < 4; i++)
+        fx_printf(t, ", %s", e->inputs[i]);
+    fx_puts(t, e->p->n_inputs > 4 ? ", ..." : "");
+    for (size_t i = 0; i < e->p->n_outputs && i < 4; i++)
+        fx_printf(t, ", %s", e->outputs[i]);
+    fx_puts(t, e->p->n_outputs > 4 ? ", ...);\n" : ");\n");
+    fx_printf(t, " *   if (status != %s_OK)\n *       puts(%s_status_string(status));\n", P, p);
+}
+
+fx_status fx_c_header(fx_emit *e)
+{
+    const fx_program *p = e->p;
+    const char *n = e->prefix, *N = e->PREFIX;
+    fx_text text, *t = &text;
+    fx_text_init(t, e->arena);
+
+    fx_printf(t, "/* %s.h: ", n);
+    fx_put_comment(t, p->name, 120);
+    if (p->file) {
+        fx_puts(t, ", from ");
+        fx_put_comment(t, base_name(p->file), 120);
+    }
+    fx_puts(t, ". Made by fxcc for ");
+    fx_put_comment(t, p->target.name ? p->target.name : "generic", 60);
+    fx_puts(t, ".\n *\n");
+    put_ios(t, "input ", p->inputs, p->n_inputs, e->inputs);
+    put_ios(t, "output", p->outputs, p->n_outputs, e->outputs);
+    fx_puts(t, " * Tensors are dense and row-major, in torch's order of dimensions. They must not overlap each other or the arena.\n");
+    put_usage(e, t);
+    fx_printf(t, " *\n * Nothing is allocated and nothing global changes. The arena belongs to the context: %s_run works in it and leaves nothing\n"
+                 " * there. Any number of contexts may share the weights; threads that run at once need a context and an arena each. */\n", n);
+    fx_printf(t, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n", N, N);
+    fx_puts(t, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+
+    fx_printf(t, "#define %s_ARENA_SIZE %llu\n", N, (unsigned long long)e->arena_size);
+    fx_printf(t, "#define %s_ARENA_ALIGN %d\n", N, FX_WEIGHTS_ALIGN);
+    fx_printf(t, "#define %s_WEIGHTS_SIZE %llu\n", N, (unsigned long long)e->weights_size);
+    fx_printf(t, "#define %s_STACK_SIZE %llu /* the most stack %s_run takes, the C library's functions aside */\n", N,
+              (unsigned long long)e->stack_size, n);
+    fx_printf(t, "#define %s_INPUTS %zu\n#define %s_OUTPUTS %zu\n", N, p->n_inputs, N, p->n_outputs);
+    put_io_macros(e, t, "IN", p->inputs, p->n_inputs);
+    put_io_macros(e, t, "OUT", p->outputs, p->n_outputs);
+    fx_puts(t, "\n");
+
+    fx_puts(t, "/* Before a definition: aligned as the arena and the weights must be. */\n");
+    fx_puts(t, "#if defined(__cplusplus) && __cplusplus >= 201103L\n");
+    fx_printf(t, "#define %s_ALIGNED alignas(%d)\n#elif defined(__GNUC__)\n#define %s_ALIGNED __attribute__((aligned(%d)))\n", N,
+              FX_WEIGHTS_ALIGN, N, FX_WEIGHTS_ALIGN);
+    fx_printf(t, "#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L\n#define %s_ALIGNED _Alignas(%d)\n#else\n"
+                 "#define %s_ALIGNED\n#endif\n\n", N, FX_WEIGHTS_ALIGN, N);
+
+    fx_puts(t, "/* What the functions return. */\nenum {\n");
+    for (int i = 0; i < N_STATUSES; i++)
+        fx_printf(t, "    %s_%s = %d%s /* %s */\n", N, statuses[i].name, i, i + 1 < N_STATUSES ? "," : "", statuses[i].text);
+    fx_puts(t, "};\n\n");
+
+    fx_printf(t, "/* Filled by %s_init; its members are not for use. */\ntypedef struct %s_context {\n    const void *weights;\n"
+                 "    void *arena;\n} %s_context;\n\n", n, n, n);
+    fx_puts(t, "/* Checks what it is given and makes a context of it. Both blocks must stay as long as the context is used. */\n");
+    fx_printf(t, "int %s_init(%s_context *ctx, const void *weights, size_t weights_size, void *arena, size_t arena_size);\n\n", n, n);
+    fx_puts(t, "/* Computes the outputs. */\n");
+    put_run_head(e, t);
+    fx_puts(t, ";\n\n");
+    fx_printf(t, "/* The same with arrays of pointers: %s_INPUTS inputs, %s_OUTPUTS outputs. */\n", N, N);
+    fx_printf(t, "int %s_run_v(const %s_context *ctx, const void *const *inputs, void *const *outputs);\n\n", n, n);
+    fx_printf(t, "/* What a status means. Never NULL. */\nconst char *%s_status_string(int status);\n", n);
+    fx_c_weights_struct(e, t);
+    if (e->weights != FX_WEIGHTS_BIN)
+        fx_printf(t, "\n/* In %s_weights.c. */\nextern const %s_weights_t %s_weights[1];\n", n, n, n);
+    fx_puts(t, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
+    fx_emit_file(e, ".h", t);
+    return FX_OK;
+}
+
+/* ---- NAME.c -------------------------------------------------------------------------------------------------- */
+
+/* Checks of what the compiler was told about the target, by the flag that brings it. */
+static void put_target_check(fx_emit *e, fx_text *t)
+{
+    const char *isa = e->p->target.isa ? e->p->target.isa : "generic";
+    const char *condition = strcmp(isa, "avx512") == 0 ? "!defined(__AVX512F__) || !defined(__FMA__)"
+                            : strcmp(isa, "avx2") == 0 ? "!defined(__AVX2__) || !defined(__FMA__)"
+                            : strcmp(isa, "neon") == 0 ? "!defined(__aarch64__)" : NULL;
+    if (!condition)
+        return;
+    fx_printf(t, "#if %s\n#error \"this file is for ", condition);
+    fx_put_comment(t, e->p->target.name, 60);
+    if (e->p->target.cflags && *e->p->target.cflags) {
+        fx_puts(t, ": compile it with ");
+        fx_put_comment(t, e->p->target.cflags, 120);
+    }
+    fx_puts(t, "\"\n#endif\n\n");
+}
+
+static void put_prologue(fx_emit *e, fx_text *t)
+{
+    const char *n = e->prefix, *N = e->PREFIX;
+    fx_printf(t, "/* %s.c: ", n);
+    fx_put_comment(t, e->p->name, 120);
+    fx_puts(t, ". Made by fxcc");
+    fx_printf(t, "; see %s.h.\n * Contains kernels of fxcc's runtime, under the Apache License v2.0 with LLVM Exceptions: no notice is due in a product. */\n"
+                 "#include \"%s.h\"\n\n#include <math.h>\n#include <string.h>\n\n", n, n);
+    fx_puts(t, "/* Every operation rounds on its own, as in PyTorch; kernels fuse multiply and add where they say so. */\n"
+               "#if defined(__clang__)\n#pragma STDC FP_CONTRACT OFF\n#elif defined(__GNUC__)\n"
+               "#pragma GCC optimize(\"fp-contract=off\")\n#endif\n\n");
+    put_target_check(e, t);
+    fx_printf(t, "typedef char %s_weights_size_check[sizeof(%s_weights_t) == %s_WEIGHTS_SIZE ? 1 : -1];\n", n, n, N);
+    if (e->parallel)
+        fx_printf(t, "\n/* Iterations are independent. */\n#if defined(_OPENMP)\n#define %s_PARALLEL _Pragma(\"omp parallel for schedule(static)\")\n"
+                     "#else\n#define %s_PARALLEL\n#endif\n", N, N);
+    if (e->vector)
+        fx_printf(t, "\n/* Each iteration writes only what it alone reads. */\n#if defined(__clang__)\n"
+                     "#pragma clang diagnostic ignored \"-Wpass-failed\" /* not every loop is worth it */\n"
+                     "#define %s_VECTOR _Pragma(\"clang loop vectorize(assume_safety)\")\n#elif defined(__GNUC__)\n"
+                     "#define %s_VECTOR _Pragma(\"GCC ivdep\")\n#else\n#define %s_VECTOR\n#endif\n", N, N, N);
+}
+
+/* Conversions that C leaves undefined out of range; here as the usual hardware, hence torch, does them. */
+static void put_conversions(fx_emit *e, fx_text *t)
+{
+    static const struct {
+        fx_dtype dtype;
+        const char *name, *type, *limit, *least;
+    } conversion[] = {{FX_I32, "i32", "int32_t", "2147483648.0", "INT32_MIN"}, {FX_I64, "i64", "int64_t", "9223372036854775808.0", "INT64_MIN"}};
+    for (int i = 0; i < 2; i++) {
+        if (e->casts[conversion[i].dtype])
+            fx_printf(t, "\n/* Toward zero; what does not fit, and NaN, becomes the least integer, as on x86. */\nstatic %s %s_to_%s(double x)\n{\n"
+                         "    return x > -%s - 1 && x < %s ? (%s)x : %s;\n}\n", conversion[i].type, e->prefix, conversion[i].name,
+                      conversion[i].limit, conversion[i].limit, conversion[i].type, conversion[i].least);
+    }
+}
+
+static void put_init(fx_emit *e, fx_text *t)
+{
+    const char *n = e->prefix, *N = e->PREFIX;
+    fx_printf(t, "\n/* ---- the interface ---- */\n\nint %s_init(%s_context *ctx, const void *weights, size_t weights_size, void *arena, size_t arena_size)\n{\n", n, n);
+    fx_puts(t, "    static const uint8_t model[8] = {");
+    for (int i = 0; i < 8; i++)
+        fx_printf(t, "%s%d", i ? ", " : "", e->hash[i]);
+    fx_printf(t, "};\n    const %s_weights_t *w = (const %s_weights_t *)weights;\n", n, n);
+    fx_printf(t, "    if (!ctx || !weights || !arena)\n        return %s_ERR_NULL;\n", N);
+    fx_printf(t, "    if (weights_size != %s_WEIGHTS_SIZE || arena_size < %s_ARENA_SIZE)\n        return %s_ERR_SIZE;\n", N, N, N);
+    fx_printf(t, "    if (((uintptr_t)weights | (uintptr_t)arena) %% %s_ARENA_ALIGN != 0)\n        return %s_ERR_ALIGN;\n", N, N);
+    fx_printf(t, "    if (memcmp(w->magic, \"%s\", 8) != 0 || w->byte_order != 0x01020304 || w->version != %d ||\n"
+                 "        w->size != %s_WEIGHTS_SIZE || memcmp(w->model, model, 8) != 0)\n        return %s_ERR_WEIGHTS;\n",
+              FX_WEIGHTS_MAGIC, FX_WEIGHTS_VERSION, N, N);
+    bool any = false;
+    for (int k = 0; k < FX_K_COUNT; k++)
+        any |= e->kernels[k];
+    if (e->opt->link_runtime && any)
+        fx_printf(t, "    if (fxrt_abi_version() != FXRT_ABI_VERSION)\n        return %s_ERR_RUNTIME;\n", N);
+    fx_printf(t, "    ctx->weights = weights;\n    ctx->arena = arena;\n    return %s_OK;\n}\n", N);
+}
+
+static size_t align_of(fx_dtype dtype)
+{
+    size_t n = fx_dtype_size(dtype);
+    return dtype == FX_C64 || dtype == FX_C128 ? n / 2 : n;
+}
+
+/* The checks of pointers: all NULL tests in one condition, alignments grouped by type size. */
+static void put_run_checks(fx_emit *e, fx_text *t)
+{
+    const fx_program *p = e->p;
+    size_t total = p->n_inputs + p->n_outputs;
+    fx_puts(t, "    if (!ctx || !ctx->weights || !ctx->arena");
+    for (size_t i = 0; i < total; i++)
+        fx_printf(t, "%s!%s", i % 8 == 0 ? " ||\n        " : " || ", i < p->n_inputs ? e->inputs[i] : e->outputs[i - p->n_inputs]);
+    fx_printf(t, ")\n        return %s_ERR_NULL;\n", e->PREFIX);
+    for (size_t align = 2; align <= 16; align *= 2) {
+        size_t n = 0;
+        for (size_t i = 0; i < total; i++) {
+            const fx_io *io = i < p->n_inputs ? &p->inputs[i] : &p->outputs[i - p->n_inputs];
+            if (align_of(io->dtype) != align)
+                continue;
+            const char *name = i < p->n_inputs ? e->inputs[i] : e->outputs[i - p->n_inputs];
+            fx_printf(t, "%s(uintptr_t)%s", n == 0 ? "    if ((" : n % 4 == 0 ? " |\n         " : " | ", name);
+            n++;
+        }
+        if (n)
+            fx_printf(t, ") %% %zu != 0)\n        return %s_ERR_ALIGN;\n", align, e->PREFIX);
+    }
+}
+
+/* Whether a step names the buffer: others need no pointer in NAME_run. */
+static void mark_used(fx_emit *e, bool *used, bool *weights)
+{
+    for (size_t s = 0; s < e->p->n_steps; s++) {
+        *weights |= e->facts[s].weights;
+        for (size_t i = 0; i < e->facts[s].n_params; i++)
+            used[e->facts[s].params[i].buf] = true;
+    }
+}
+
+/* An output that is not written by steps under its own name: an input, weight or other output returned as it is. */
+static bool needs_copy(const fx_program *p, size_t i)
+{
+    const fx_buf *b = &p->bufs[p->outputs[i].buf];
+    return b->kind != FX_BUF_OUTPUT || b->io != (int)i;
+}
+
+static void put_run(fx_emit *e, fx_text *t)
+{
+    const fx_program *p = e->p;
+    const char *n = e->prefix;
+    bool *used = FX_NEW_ARRAY(e->arena, bool, p->n_bufs + 1), weights = false;
+    mark_used(e, used, &weights);
+    for (size_t i = 0; i < p->n_outputs; i++) {
+        if (needs_copy(p, i)) {
+            used[p->outputs[i].buf] = true;
+            weights |= p->bufs[p->outputs[i].buf].kind == FX_BUF_WEIGHT;
+        }
+    }
+    fx_puts(t, "\n");
+    put_run_head(e, t);
+    fx_puts(t, "\n{\n");
+    put_run_checks(e, t);
+    if (weights)
+        fx_printf(t, "    const %s_weights_t *weights = (const %s_weights_t *)ctx->weights;\n", n, n);
+    bool arena = false;
+    for (size_t i = 0; i < p->n_bufs; i++)
+        arena |= used[i] && p->bufs[i].kind == FX_BUF_ARENA;
+    if (arena)
+        fx_puts(t, "    unsigned char *arena = (unsigned char *)ctx->arena;\n");
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        const fx_buf *b = &p->bufs[i];
+        if (!used[i] || b->kind != FX_BUF_ARENA)
+            continue;
+        fx_printf(t, "    %s *const %s = (%s *)(arena + %llu);", fx_c_type(b->dtype), e->bufs[i], fx_c_type(b->dtype),
+                  (unsigned long long)b->offset);
+        if (b->workspace) {
+            fx_puts(t, " /* workspace */\n");
+        } else {
+            fx_puts(t, " /* ");
+            fx_put_dims(t, b->rank, b->dims, "x");
+            fx_puts(t, " */\n");
+        }
+    }
+    fx_puts(t, "\n");
+    for (size_t s = 0; s < p->n_steps; s++) {
+        const fx_step_facts *f = &e->facts[s];
+        fx_text line;
+        fx_text_init(&line, e->arena);
+        fx_printf(&line, "    %s(%s", e->steps[s], f->weights ? "weights" : "");
+        size_t size = line.size;
+        for (size_t i = 0; i < f->n_params; i++) {
+            const char *name = e->bufs[f->params[i].buf];
+            bool first = i == 0 && !f->weights, wrap = !first && size + strlen(name) > 108;
+            fx_printf(&line, "%s%s", first ? "" : wrap ? ",\n            " : ", ", name);
+            size = (wrap ? 12 : size + 2) + strlen(name);
+        }
+        fx_printf(t, "%s);\n", line.data);
+    }
+    for (size_t i = 0; i < p->n_outputs; i++) {
+        const fx_buf *b = &p->bufs[p->outputs[i].buf];
+        if (needs_copy(p, i) && b->numel > 0)
+            fx_printf(t, "    memcpy(%s, %s%s, %llu);\n", e->outputs[i], b->kind == FX_BUF_WEIGHT ? "weights->" : "", e->bufs[b->id],
+                      (unsigned long long)b->numel * fx_dtype_size(b->dtype));
+    }
+    fx_printf(t, "    return %s_OK;\n}\n", e->PREFIX);
+}
+
+static void put_run_v(fx_emit *e, fx_text *t)
+{
+    const fx_program *p = e->p;
+    fx_printf(t, "\nint %s_run_v(const %s_context *ctx, const void *const *inputs, void *const *outputs)\n{\n", e->prefix, e->prefix);
+    if (!p->n_inputs)
+        fx_puts(t, "    (void)inputs;\n");
+    if (!p->n_outputs)
+        fx_puts(t, "    (void)outputs;\n");
+    if (p->n_inputs || p->n_outputs)
+        fx_printf(t, "    if (%s%s%s)\n        return %s_ERR_NULL;\n", p->n_inputs ? "!inputs" : "", p->n_inputs && p->n_outputs ? " || " : "",
+                  p->n_outputs ? "!outputs" : "", e->PREFIX);
+    fx_text line;
+    fx_text_init(&line, e->arena);
+    fx_printf(&line, "    return %s_run(ctx", e->prefix);
+    size_t size = line.size;
+    for (size_t i = 0; i < p->n_inputs + p->n_outputs; i++) {
+        bool in = i < p->n_inputs;
+        size_t k = in ? i : i - p->n_inputs;
+        const char *one = fx_arena_printf(e->arena, "(%s%s *)%s[%zu]", in ? "const " : "", fx_c_type(in ? p->inputs[k].dtype : p->outputs[k].dtype),
+                                          in ? "inputs" : "outputs", k);
+        bool wrap = size + strlen(one) > 106;
+        fx_printf(&line, ",%s%s", wrap ? "\n            " : " ", one);
+        size = (wrap ? 12 : size + 2) + strlen(one);
+    }
+    fx_printf(t, "%s);\n}\n", line.data);
+}
+
+static void put_status_string(fx_emit *e, fx_text *t)
+{
+    fx_printf(t, "\nconst char *%s_status_string(int status)\n{\n    switch (status) {\n", e->prefix);
+    for (int i = 0; i < N_STATUSES; i++)
+        fx_printf(t, "    case %s_%s: return \"%s\";\n", e->PREFIX, statuses[i].name, statuses[i].text);
+    fx_puts(t, "    default: return \"unknown status\";\n    }\n}\n");
+}
+
+fx_status fx_c_source(fx_emit *e)
+{
+    fx_text text, *t = &text;
+    fx_text_init(t, e->arena);
+    put_prologue(e, t);
+    FX_TRY(fx_c_kernels(e, t));
+    put_conversions(e, t);
+    fx_puts(t, "\n/* ---- the model's layers, in order ---- */\n");
+    FX_TRY(fx_c_steps(e, t));
+    put_init(e, t);
+    put_run(e, t);
+    put_run_v(e, t);
+    put_status_string(e, t);
+    fx_emit_file(e, ".c", t);
+    return FX_OK;
+}

@@ -1,0 +1,498 @@
+/* codegen/c_stmt.c: steps in C: one static function each, of loops, scalar statements and kernel calls.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "codegen/emit.h"
+
+/* ---- facts, found by a walk before anything is printed ----------------------------------------------------- */
+
+void fx_c_scan_buf(fx_emit *e, int buf, bool written)
+{
+    fx_step_facts *f = e->fact;
+    if (e->p->bufs[buf].kind == FX_BUF_WEIGHT) {
+        f->weights = true;
+        return;
+    }
+    for (size_t i = 0; i < f->n_params; i++) {
+        if (f->params[i].buf == buf) {
+            f->params[i].written |= written;
+            return;
+        }
+    }
+    struct fx_step_param param = {buf, written};
+    FX_PUSH(e->arena, f->params, f->n_params, f->cap_params) = param;
+}
+
+/* Whether the expression or a part of it may leave an int's range. */
+void fx_c_scan_affine(fx_emit *e, const fx_affine *a)
+{
+    double most = a->base < 0 ? -(double)a->base : (double)a->base;
+    for (int i = 0; i < a->n; i++) {
+        double extent = a->var[i] < e->fact->n_vars ? (double)e->loops[a->var[i]].extent : 1;
+        most += (a->coef[i] < 0 ? -(double)a->coef[i] : (double)a->coef[i]) * extent;
+    }
+    if (most > INT32_MAX)
+        e->fact->wide = true;
+}
+
+/* A first walk only counts variables, so that the second has arrays to note their extents in. */
+static void count_numbers(fx_step_facts *f, const fx_stmt *s)
+{
+    for (; s; s = s->next) {
+        if (s->kind == FX_ST_LOOP && s->var >= f->n_vars)
+            f->n_vars = s->var + 1;
+        if (s->kind == FX_ST_LOCAL && s->local >= f->n_locals)
+            f->n_locals = s->local + 1;
+        count_numbers(f, s->body);
+    }
+}
+
+static fx_status scan_step(void *user, const fx_step *step)
+{
+    fx_emit *e = user;
+    e->step = step;
+    e->fact = &e->facts[step - e->p->steps];
+    count_numbers(e->fact, step->body);
+    e->loops = FX_NEW_ARRAY(e->arena, fx_loopname, e->fact->n_vars + 1);
+    return FX_OK;
+}
+
+/* Buffers that are written go last, workspace after all. */
+static fx_status scan_step_end(void *user, const fx_step *step)
+{
+    (void)step;
+    fx_emit *e = user;
+    fx_step_facts *f = e->fact;
+    struct fx_step_param *sorted = FX_NEW_ARRAY(e->arena, struct fx_step_param, f->n_params + 1);
+    size_t n = 0;
+    for (int rank = 0; rank < 3; rank++)
+        for (size_t i = 0; i < f->n_params; i++)
+            if ((e->p->bufs[f->params[i].buf].workspace ? 2 : f->params[i].written ? 1 : 0) == rank)
+                sorted[n++] = f->params[i];
+    f->params = sorted;
+    f->cap_params = n;
+    return FX_OK;
+}
+
+static fx_status scan_loop(void *user, const fx_stmt *loop)
+{
+    fx_emit *e = user;
+    e->fact->loops++;
+    e->loops[loop->var].extent = loop->extent;
+    if (loop->extent > INT32_MAX - 1)
+        e->fact->wide = true;
+    e->parallel |= loop->loop == FX_LOOP_PARALLEL && loop->extent > 1;
+    e->vector |= loop->loop == FX_LOOP_VECTOR && loop->extent > 1;
+    return FX_OK;
+}
+
+static fx_status scan_if(void *user, const fx_stmt *guard)
+{
+    fx_emit *e = user;
+    for (int i = 0; i < guard->n_cond; i++)
+        fx_c_scan_affine(e, &guard->cond[i]);
+    return FX_OK;
+}
+
+static fx_status scan_value(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    if (!s->value)
+        return fx_fail(e->ctx, FX_INTERNAL, &e->step->loc, "step '%s': a statement without a value", e->step->name);
+    if (s->kind == FX_ST_STORE) {
+        fx_c_scan_buf(e, s->buf, true);
+        fx_c_scan_affine(e, &s->index);
+    }
+    return fx_c_scan_value(e, s->value);
+}
+
+static fx_status scan_call(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    const fx_kernel *k = fx_kernel_get(s->call->kernel);
+    e->fact->calls++;
+    e->kernels[s->call->kernel] = true;
+    int act = fx_kernel_field(k, "act");
+    if (act >= 0)
+        e->acts |= 1u << (unsigned)s->call->field[act];
+    for (int i = 0; i < k->n_bufs; i++)
+        if (s->call->buf[i] >= 0)
+            fx_c_scan_buf(e, s->call->buf[i], k->buf[i].written);
+    return FX_OK;
+}
+
+fx_status fx_c_scan(fx_emit *e)
+{
+    static const fx_hooks scan = {.step_begin = scan_step, .step_end = scan_step_end, .loop_begin = scan_loop, .if_begin = scan_if,
+                                  .store = scan_value, .local = scan_value, .set = scan_value, .call = scan_call};
+    e->facts = FX_NEW_ARRAY(e->arena, fx_step_facts, e->p->n_steps + 1);
+    return fx_walk(e->p, &scan, e);
+}
+
+/* ---- steps --------------------------------------------------------------------------------------------------- */
+
+static void put_flops(fx_text *t, int64_t flops)
+{
+    static const char *const unit[] = {"", "k", "M", "G", "T"};
+    double v = (double)flops;
+    int u = 0;
+    while (v >= 999.95 && u < 4) {
+        v /= 1000;
+        u++;
+    }
+    fx_printf(t, u ? "%.1f %sFLOP" : "%.0f %sFLOP", v, unit[u]);
+}
+
+/* Whether no other parameter of the step shares bytes with this one, of which one is written: then it may be `restrict`. */
+static bool alone(const fx_emit *e, size_t which)
+{
+    const fx_step_facts *f = e->fact;
+    const fx_buf *a = &e->p->bufs[f->params[which].buf];
+    if (a->kind != FX_BUF_ARENA)
+        return true; /* the contract: what callers give overlaps nothing */
+    for (size_t i = 0; i < f->n_params; i++) {
+        const fx_buf *b = &e->p->bufs[f->params[i].buf];
+        if (i == which || b->kind != FX_BUF_ARENA || (!f->params[which].written && !f->params[i].written))
+            continue;
+        uint64_t a_end = a->offset + (uint64_t)a->numel * fx_dtype_size(a->dtype);
+        uint64_t b_end = b->offset + (uint64_t)b->numel * fx_dtype_size(b->dtype);
+        if (a->offset < b_end && b->offset < a_end)
+            return false;
+    }
+    return true;
+}
+
+static void enter_block(fx_emit *e)
+{
+    fx_names *inner = FX_NEW(e->arena, fx_names);
+    fx_names_init(inner, e->arena, e->scope);
+    e->scope = inner;
+    e->indent++;
+}
+
+static void leave_block(fx_emit *e)
+{
+    e->scope = (fx_names *)(uintptr_t)e->scope->outer;
+    e->indent--;
+}
+
+static fx_status step_begin(void *user, const fx_step *step)
+{
+    fx_emit *e = user;
+    size_t number = (size_t)(step - e->p->steps);
+    fx_step_facts *f = e->fact = &e->facts[number];
+    e->step = step;
+    e->loops = FX_NEW_ARRAY(e->arena, fx_loopname, f->n_vars + 1);
+    e->locals = FX_NEW_ARRAY(e->arena, const char *, f->n_locals + 1);
+    e->assigned = FX_NEW_ARRAY(e->arena, bool, f->n_locals + 1);
+    e->scope = FX_NEW(e->arena, fx_names);
+    fx_names_init(e->scope, e->arena, &e->names);
+
+    fx_text *t = e->t;
+    fx_puts(t, "\n/* ");
+    fx_put_comment(t, step->title ? step->title : step->name, 300);
+    if (step->loc.frame) {
+        fx_puts(t, " (");
+        fx_put_comment(t, step->loc.frame, 200);
+        fx_puts(t, ")");
+    }
+    if (step->shapes || step->flops) {
+        fx_puts(t, "\n * ");
+        fx_put_comment(t, step->shapes, 300);
+        if (step->flops) {
+            fx_puts(t, step->shapes ? ", " : "");
+            put_flops(t, step->flops);
+        }
+    }
+    fx_puts(t, " */\n");
+
+    fx_text head;
+    fx_text_init(&head, e->arena);
+    fx_printf(&head, "static void %s(", e->steps[number]);
+    size_t indent = head.size, line = head.size;
+    size_t n = f->n_params + (f->weights ? 1 : 0);
+    e->params = FX_NEW_ARRAY(e->arena, const char *, e->p->n_bufs + 1);
+    for (size_t i = 0; i < n; i++) {
+        const char *text;
+        if (f->weights && i == 0) {
+            fx_names_take(e->scope, "weights");
+            text = fx_arena_printf(e->arena, "const %s_weights_t *weights", e->prefix);
+        } else {
+            const struct fx_step_param *param = &f->params[i - (f->weights ? 1 : 0)];
+            const fx_buf *b = &e->p->bufs[param->buf];
+            fx_names_take(e->scope, e->bufs[param->buf]);
+            e->params[param->buf] = e->bufs[param->buf];
+            bool lone = f->loops && alone(e, (size_t)(param - f->params));
+            text = fx_arena_printf(e->arena, "%s%s *%s%s", param->written || b->workspace ? "" : "const ", fx_c_type(b->dtype),
+                                   lone ? "restrict " : "", e->bufs[param->buf]);
+        }
+        if (i) {
+            fx_puts(&head, ",");
+            if (line + strlen(text) + 3 > 110) {
+                fx_printf(&head, "\n%*s", (int)(indent > 40 ? 8 : indent), "");
+                line = indent > 40 ? 8 : indent;
+            } else {
+                fx_puts(&head, " ");
+                line++;
+            }
+        }
+        fx_puts(&head, text);
+        line += strlen(text) + 1;
+    }
+    fx_printf(t, "%s%s)\n{\n", head.data, n ? "" : "void");
+    e->indent = 1;
+    return FX_OK;
+}
+
+static fx_status step_end(void *user, const fx_step *step)
+{
+    (void)step;
+    fx_emit *e = user;
+    fx_puts(e->t, "}\n");
+    return FX_OK;
+}
+
+static fx_status loop_begin(void *user, const fx_stmt *loop)
+{
+    static const char *const usual[] = {"i", "j", "k", "l", "m"};
+    fx_emit *e = user;
+    fx_loopname *l = &e->loops[loop->var];
+    l->extent = loop->extent;
+    l->name = NULL;
+    if (loop->extent == 1)
+        return FX_OK; /* printed as its body alone */
+    if (loop->loop == FX_LOOP_PARALLEL)
+        fx_emit_line(e, "%s_PARALLEL", e->PREFIX);
+    else if (loop->loop == FX_LOOP_VECTOR)
+        fx_emit_line(e, "%s_VECTOR", e->PREFIX);
+    const char *hint = loop->hint ? loop->hint : usual[e->indent > 5 ? 4 : e->indent - 1];
+    fx_names inner;
+    fx_names_init(&inner, e->arena, e->scope);
+    l->name = fx_names_make(&inner, hint, 24, "i");
+    const char *type = e->fact->wide ? "ptrdiff_t" : "int";
+    fx_emit_line(e, "for (%s %s = 0; %s < %lld; %s++) {", type, l->name, l->name, (long long)loop->extent, l->name);
+    enter_block(e);
+    fx_names_take(e->scope, l->name);
+    return FX_OK;
+}
+
+static fx_status loop_end(void *user, const fx_stmt *loop)
+{
+    fx_emit *e = user;
+    if (loop->extent == 1)
+        return FX_OK;
+    leave_block(e);
+    fx_emit_line(e, "}");
+    return FX_OK;
+}
+
+/* a >= 0 with its negative terms on the other side: "h >= 1", "h + 2 * k <= 55". NULL when it always holds as printed. */
+static const char *condition(fx_emit *e, const fx_affine *a)
+{
+    fx_affine left = {0}, right = {0};
+    int n_left = 0, n_right = 0;
+    for (int i = 0; i < a->n; i++) {
+        bool shown = e->loops[a->var[i]].name != NULL;
+        if (a->coef[i] > 0) {
+            fx_affine_add(&left, a->var[i], a->coef[i]);
+            n_left += shown;
+        } else {
+            fx_affine_add(&right, a->var[i], -a->coef[i]);
+            n_right += shown;
+        }
+    }
+    if (a->base > 0 && (n_right || !n_left))
+        left.base = a->base;
+    else
+        right.base = -a->base;
+    if (!n_left)
+        return fx_arena_printf(e->arena, "%s <= %s", fx_c_affine(e, &right), fx_c_affine(e, &left));
+    return fx_arena_printf(e->arena, "%s >= %s", fx_c_affine(e, &left), fx_c_affine(e, &right));
+}
+
+static fx_status if_begin(void *user, const fx_stmt *guard)
+{
+    fx_emit *e = user;
+    fx_text t;
+    fx_text_init(&t, e->arena);
+    for (int i = 0; i < guard->n_cond; i++)
+        fx_printf(&t, "%s%s", i ? " && " : "", condition(e, &guard->cond[i]));
+    fx_emit_line(e, "if (%s) {", t.size ? t.data : "1");
+    enter_block(e);
+    return FX_OK;
+}
+
+static fx_status if_end(void *user, const fx_stmt *guard)
+{
+    (void)guard;
+    fx_emit *e = user;
+    leave_block(e);
+    fx_emit_line(e, "}");
+    return FX_OK;
+}
+
+/* "left = right;", on two lines when it would be long */
+static void put_assignment(fx_emit *e, const char *left, const char *right)
+{
+    if (strlen(left) + strlen(right) + 4 * (size_t)e->indent > 110 && strlen(left) > 12) {
+        fx_emit_line(e, "%s =", left);
+        e->indent++;
+        fx_emit_line(e, "%s;", right);
+        e->indent--;
+    } else {
+        fx_emit_line(e, "%s = %s;", left, right);
+    }
+}
+
+static fx_status store(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    const char *value;
+    FX_TRY(fx_c_value(e, s->value, &value));
+    put_assignment(e, fx_arena_printf(e->arena, "%s[%s]", fx_c_buf(e, s->buf), fx_c_affine(e, &s->index)), value);
+    return FX_OK;
+}
+
+static fx_status local(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    const char *value;
+    FX_TRY(fx_c_value(e, s->value, &value));
+    bool set = e->assigned[s->local];
+    e->locals[s->local] = fx_names_make(e->scope, set ? "acc" : "v", FX_IDENT_MAX, "v");
+    put_assignment(e, fx_arena_printf(e->arena, "%s%s %s", set ? "" : "const ", fx_c_type(s->value->dtype), e->locals[s->local]), value);
+    return FX_OK;
+}
+
+static fx_status set(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    const char *value;
+    FX_TRY(fx_c_value(e, s->value, &value));
+    put_assignment(e, e->locals[s->local], value);
+    return FX_OK;
+}
+
+/* The descriptor as an initialiser by names; fields that are 0 are left out. */
+static void put_descriptor(fx_emit *e, const char *name, const fx_kernel *k, const fx_call_stmt *c)
+{
+    static const char *const act[] = {
+#define FXRT_X(id, doc) "FXRT_ACT_" #id,
+        FXRT_ACTS(FXRT_X)
+#undef FXRT_X
+    };
+    fx_text *t = e->t;
+    fx_emit_line(e, "static const fxrt_%s_desc %s = {", k->desc, name);
+    e->indent++;
+    size_t line = 0;
+    for (int i = 0; i < k->n_fields; i++) {
+        fx_text one;
+        fx_text_init(&one, e->arena);
+        if (c->field[i] == 0 && (i > 0 || k->n_fields > 1))
+            continue;
+        fx_printf(&one, ".%s = ", k->field[i].name);
+        if (strcmp(k->field[i].name, "act") == 0 && c->field[i] >= 0 && c->field[i] < FXRT_ACT_COUNT)
+            fx_puts(&one, act[(int)c->field[i]]);
+        else if (k->field[i].is_float)
+            fx_put_float(&one, (float)c->field[i], true);
+        else
+            fx_printf(&one, "%lld", (long long)c->field[i]);
+        if (line && line + one.size + 2 > 100) {
+            fx_puts(t, ",\n");
+            line = 0;
+        } else if (line) {
+            fx_puts(t, ", ");
+            line += 2;
+        }
+        if (!line) {
+            fx_emit_open(e);
+            line = 4 * (size_t)e->indent;
+        }
+        fx_puts(t, one.data);
+        line += one.size;
+    }
+    if (!line) { /* all zero; C99 has no empty initialiser */
+        fx_emit_open(e);
+        fx_printf(t, ".%s = 0", k->field[0].name);
+    }
+    fx_puts(t, "\n");
+    e->indent--;
+    fx_emit_line(e, "};");
+}
+
+static fx_status call(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    const fx_call_stmt *c = s->call;
+    const fx_kernel *k = fx_kernel_get(c->kernel);
+    const char *desc = fx_names_make(e->scope, "desc", FX_IDENT_MAX, "desc");
+    put_descriptor(e, desc, k, c);
+    fx_text t;
+    fx_text_init(&t, e->arena);
+    if (e->opt->link_runtime)
+        fx_printf(&t, "fxrt_%s_%s(&%s", e->p->target.isa, k->name, desc);
+    else
+        fx_printf(&t, "fxrt_%s(&%s", k->name, desc);
+    size_t line = t.size + 4 * (size_t)e->indent;
+    for (int i = 0; i < k->n_bufs; i++) {
+        fx_text a;
+        fx_text_init(&a, e->arena);
+        if (c->buf[i] < 0 || (e->p->bufs[c->buf[i]].kind == FX_BUF_WEIGHT && e->p->bufs[c->buf[i]].numel == 0)) {
+            fx_puts(&a, "NULL");
+        } else {
+            const fx_buf *b = &e->p->bufs[c->buf[i]];
+            if (b->dtype != FX_F32)
+                fx_puts(&a, k->buf[i].written || b->workspace ? "(float *)" : "(const float *)");
+            bool far = b->dtype != FX_F32 && c->offset[i];
+            fx_printf(&a, "%s%s", far ? "(" : "", fx_c_buf(e, c->buf[i]));
+            if (c->offset[i])
+                fx_printf(&a, " + %lld%s", (long long)c->offset[i], far ? ")" : "");
+        }
+        bool wrap = line + a.size + 3 > 110;
+        if (wrap)
+            fx_printf(&t, ",\n%*s", 4 * (e->indent + 2), "");
+        else
+            fx_puts(&t, ", ");
+        line = (wrap ? 4 * ((size_t)e->indent + 2) : line + 2) + a.size;
+        fx_puts(&t, a.data);
+    }
+    fx_emit_line(e, "%s);", t.data);
+    return FX_OK;
+}
+
+static fx_status comment(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    fx_emit_open(e);
+    fx_puts(e->t, "/* ");
+    fx_put_comment(e->t, s->text, 200);
+    fx_puts(e->t, " */\n");
+    return FX_OK;
+}
+
+/* Which locals a statement list sets after their declaration. */
+static void find_assigned(bool *assigned, const fx_stmt *s)
+{
+    for (; s; s = s->next) {
+        if (s->kind == FX_ST_SET)
+            assigned[s->local] = true;
+        find_assigned(assigned, s->body);
+    }
+}
+
+static fx_status step_begin_and_locals(void *user, const fx_step *step)
+{
+    fx_emit *e = user;
+    FX_TRY(step_begin(user, step));
+    find_assigned(e->assigned, step->body);
+    return FX_OK;
+}
+
+fx_status fx_c_steps(fx_emit *e, fx_text *t)
+{
+    static const fx_hooks hooks = {.step_begin = step_begin_and_locals, .step_end = step_end, .loop_begin = loop_begin,
+                                   .loop_end = loop_end, .if_begin = if_begin, .if_end = if_end, .store = store, .local = local,
+                                   .set = set, .call = call, .comment = comment};
+    e->t = t;
+    return fx_walk(e->p, &hooks, e);
+}

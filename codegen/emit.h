@@ -1,0 +1,115 @@
+/* codegen/emit.h: what the C printers share.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_CODEGEN_EMIT_H
+#define FXCC_CODEGEN_EMIT_H
+
+#include "codegen/codegen.h"
+#include "codegen/names.h"
+#include "codegen/walk.h"
+
+/* A member of the weights struct: a buffer's place in the blob. */
+typedef struct fx_wmember {
+    int buf;
+    uint64_t offset;             /* in the blob, header included */
+} fx_wmember;
+
+enum { FX_WEIGHTS_HEADER = 64, FX_WEIGHTS_ALIGN = 64, FX_WEIGHTS_VERSION = 1 };
+#define FX_WEIGHTS_MAGIC "FXCCWTS"
+
+/* A loop of the step being printed. */
+typedef struct fx_loopname {
+    const char *name;            /* NULL: a loop of one iteration, which is not printed: its variable is 0 */
+    int64_t extent;
+} fx_loopname;
+
+/* What a step touches, found by a walk before it is printed. */
+typedef struct fx_step_facts {
+    struct fx_step_param { int buf; bool written; } *params; /* buffers other than weights: those read, in order of first use, then those written */
+    size_t n_params, cap_params;
+    bool weights;                              /* reads some */
+    size_t calls, loops;
+    bool wide;                                 /* some index does not fit an int */
+    int n_vars, n_locals;                      /* one more than the largest number of a loop variable, of a local */
+} fx_step_facts;
+
+typedef struct fx_emit {
+    fx_program *p;
+    const fx_emit_options *opt;
+    fx_context *ctx;
+    fx_arena *arena;             /* the program's */
+    const char *prefix, *PREFIX; /* "net", "NET" */
+    fx_weights_mode weights;     /* never AUTO */
+    fx_wmember *members; size_t n_members, cap_members; /* by offset */
+    uint64_t weights_size;       /* of the blob, header included */
+    uint64_t arena_size;         /* at least FX_WEIGHTS_ALIGN, so that an array of it is valid C */
+    uint64_t stack_size;
+    uint8_t hash[8];
+    fx_names names;              /* at file scope of NAME.c */
+    fx_names weight_names;       /* members of the weights struct */
+    const char **bufs;           /* by buffer: what code calls it */
+    const char **steps;          /* by step: its function */
+    const char **inputs, **outputs; /* parameters of NAME_run */
+    fx_step_facts *facts;        /* by step */
+    bool math;                   /* scalar code calls fxrt_* functions */
+    bool casts[FX_DTYPE_COUNT];  /* conversions from float to these integers occur */
+    bool parallel, vector;       /* some loop is */
+    bool kernels[FX_K_COUNT];    /* called somewhere */
+    unsigned acts;               /* mask of activations in descriptors */
+    fx_file *files; size_t n_files, cap_files;
+
+    /* While a step is printed. */
+    fx_text *t;
+    int indent;
+    const fx_step *step;
+    fx_step_facts *fact;
+    fx_names *scope;             /* names in the current block of its function */
+    const char **locals;         /* by local: its name */
+    bool *assigned;              /* by local: set after its declaration */
+    fx_loopname *loops;          /* by loop variable */
+    const char **params;         /* by buffer: its name as parameter; NULL: none */
+} fx_emit;
+
+void fx_emit_line(fx_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* indented, with a newline */
+void fx_emit_open(fx_emit *e);                   /* indentation alone */
+fx_file *fx_emit_file(fx_emit *e, const char *suffix, const fx_text *t); /* adds prefix + suffix */
+const char *fx_c_type(fx_dtype dtype);           /* "float" */
+void fx_put_dims(fx_text *t, int rank, const int64_t *dims, const char *between); /* 1x3x32x32; "scalar" */
+
+/* c_expr.c: affine and scalar expressions */
+const char *fx_c_affine(fx_emit *e, const fx_affine *a);
+fx_status fx_c_value(fx_emit *e, const fx_sexpr *x, const char **out); /* may print temporaries before */
+fx_status fx_c_scan_value(fx_emit *e, const fx_sexpr *x); /* notes what the file must contain, refuses what has no spelling */
+void fx_c_scan_buf(fx_emit *e, int buf, bool written);    /* c_stmt.c: notes a use by the step at hand */
+void fx_c_scan_affine(fx_emit *e, const fx_affine *a);
+const char *fx_c_buf(fx_emit *e, int buf);       /* a buffer in the current step: "x", "weights->conv1_weight" */
+void fx_put_float(fx_text *t, float v, bool suffix); /* shortest decimal: 1.5f, INFINITY */
+int fx_format_float(char buf[24], float v);      /* the same with suffix, into buf; its length */
+
+/* c_stmt.c: steps */
+fx_status fx_c_scan(fx_emit *e);                 /* fills facts and what follows from them */
+fx_status fx_c_steps(fx_emit *e, fx_text *t);    /* one static function a step */
+
+/* c_host.c: NAME.h and NAME.c */
+fx_status fx_c_header(fx_emit *e);
+fx_status fx_c_source(fx_emit *e);
+
+/* c_kernels.c: the kernels' text or prototypes */
+fx_status fx_c_kernels(fx_emit *e, fx_text *t);
+
+/* c_stack.c: a bound on the stack NAME_run takes */
+uint64_t fx_c_stack(const fx_emit *e);
+
+/* c_weights.c */
+fx_status fx_weights_layout(fx_emit *e);         /* members, weights_size, hash */
+void fx_c_weights_struct(fx_emit *e, fx_text *t);
+fx_status fx_c_weights(fx_emit *e);              /* NAME_weights.c, NAME.bin */
+/* Elements as initialisers, eight a line, each line indented by `indent`, each element followed by a comma. */
+void fx_put_elements(fx_text *t, fx_dtype dtype, const void *data, int64_t numel, const char *indent);
+
+/* c_build.c: Makefile, CMakeLists.txt */
+fx_status fx_c_build(fx_emit *e);
+
+/* c_check.c: NAME_check.c, NAME_golden.bin */
+fx_status fx_c_check(fx_emit *e);
+
+#endif
