@@ -1,0 +1,115 @@
+/* ir/flops.c: floating-point operations of a node. A multiply and an add count as two; views and copies as none.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "ir/ir.h"
+
+/* Elements of the value's first tensor; 0 when unknown, INT64_MAX when more than that. */
+static int64_t numel(const fx_type *t)
+{
+    while (t && t->kind == FX_TYPE_TUPLE && t->n > 0)
+        t = t->items[0];
+    if (!t || !fx_type_is_static(t))
+        return 0;
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++) {
+        if (t->dims[i].value == 0)
+            return 0;
+    }
+    for (int i = 0; i < t->rank; i++) {
+        if (__builtin_mul_overflow(n, t->dims[i].value, &n))
+            return INT64_MAX;
+    }
+    return n;
+}
+
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t r;
+    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
+}
+
+static const fx_type *input_type(const fx_node *n, int param)
+{
+    const fx_node *in = fx_node_input(n, param);
+    return in && in->type && in->type->kind == FX_TYPE_TENSOR && fx_type_is_static(in->type) ? in->type : NULL;
+}
+
+/* Convolutions: each output (transposed: each input) meets every weight of one filter. */
+static int64_t conv_flops(const fx_node *n, bool transposed)
+{
+    const fx_type *x = input_type(n, 0), *w = input_type(n, 1);
+    if (!x || !w || w->rank < 2)
+        return 0;
+    int64_t filter = 2;
+    for (int i = 1; i < w->rank; i++)
+        filter = times(filter, w->dims[i].value);
+    return times(filter, numel(transposed ? x : n->type));
+}
+
+/* Matrix products: `param` is a matrix whose dimension `dim` (from the end) is summed over. */
+static int64_t product_flops(const fx_node *n, int param, int dim)
+{
+    const fx_type *x = input_type(n, param);
+    if (!x || x->rank < dim)
+        return 0;
+    return times(2 * x->dims[x->rank - dim].value, numel(n->type));
+}
+
+static int64_t pool_flops(const fx_node *n)
+{
+    int64_t window[FX_MAX_RANK];
+    int k = fx_node_param(n, "kernel_size");
+    if (k < 0) /* adaptive pools read each input about once; resampling is counted by its outputs */
+        return fx_node_param(n, "output_size") == 1 && input_type(n, 0) && numel(n->type) < numel(input_type(n, 0))
+                   ? numel(input_type(n, 0))
+                   : numel(n->type);
+    int dims = fx_node_ints(n, k, window, FX_MAX_RANK);
+    int64_t taps = 1;
+    for (int i = 0; i < dims; i++)
+        taps = times(taps, window[i]);
+    return times(taps, numel(n->type));
+}
+
+static int64_t contraction_flops(const fx_node *n)
+{
+    switch (n->op->id) {
+    case FX_OP_convolution:
+        return conv_flops(n, fx_node_bool(n, fx_node_param(n, "transposed")));
+    case FX_OP_conv_transpose1d:
+    case FX_OP_conv_transpose2d_input:
+        return conv_flops(n, true);
+    case FX_OP_linear:
+    case FX_OP_mm:
+    case FX_OP_bmm:
+    case FX_OP_matmul:
+        return product_flops(n, 0, 1);
+    case FX_OP_addmm:
+        return product_flops(n, 1, 1);
+    default:
+        return conv_flops(n, false);
+    }
+}
+
+int64_t fx_node_flops(const fx_node *n)
+{
+    if (n->opcode != FX_CALL_FUNCTION || !n->op || !n->type)
+        return 0;
+    switch (n->op->cls) {
+    case FX_CLASS_CONTRACTION:
+        return contraction_flops(n);
+    case FX_CLASS_POINTWISE:
+        return numel(n->type);
+    case FX_CLASS_REDUCTION:
+        return input_type(n, 0) ? numel(input_type(n, 0)) : 0;
+    case FX_CLASS_POOL:
+        return pool_flops(n);
+    case FX_CLASS_NORM:
+        /* Batch norm scales and shifts; the others also reduce, twice. */
+        return times(fx_node_param(n, "running_mean") >= 0 ? 2 : 5, numel(n->type));
+    case FX_CLASS_VIEW:
+    case FX_CLASS_GATHER:
+    case FX_CLASS_CREATE:
+    case FX_CLASS_OTHER:
+        break;
+    }
+    return 0;
+}
