@@ -293,16 +293,15 @@ const char *fx_parse_quoted(fx_context *ctx, const char *s, const char *end, con
             s++;
             continue;
         }
-        if (*s == 'x')
-            digits = read_digits(++s, close, 2, 16, &c);
-        else if (*s == 'u' && (digits = read_digits(++s, close, 4, 16, &c)) != 4)
-            return NULL;
-        else if (*s >= '0' && *s <= '7')
+        bool unicode = *s == 'u';
+        if (unicode || *s == 'x')
+            digits = read_digits(++s, close, unicode ? 4 : 2, 16, &c);
+        else
             digits = read_digits(s, close, 3, 8, &c);
-        if (digits == 0 || c == 0 || (digits < 4 && c > 0xFF) || (c >= 0xD800 && c <= 0xDFFF))
+        if (digits == 0 || c == 0 || (unicode ? digits != 4 : c > 0xFF) || (c >= 0xD800 && c <= 0xDFFF))
             return NULL;
         s += digits;
-        if (digits < 4 || c < 0x80) {
+        if (!unicode || c < 0x80) {
             buf[n++] = (char)c;
         } else if (c < 0x800) {
             buf[n++] = (char)(0xC0 | c >> 6);
