@@ -1,0 +1,38 @@
+/* lower/decompose.c: the pass that makes core rows of all others, by the table decompose.def.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "lower/rewrite.h"
+
+static fx_decompose_fn *const rules[FX_OP_COUNT] = {
+#define FX_DECOMPOSE(id, fn) [FX_OP_##id] = fn,
+#include "lower/decompose.def"
+#undef FX_DECOMPOSE
+};
+
+fx_status fx_pass_decompose(fx_lower *l)
+{
+    fx_graph *g = l->graph;
+    FX_TRY(fx_infer_missing(g));
+    fx_remove_dead(g);
+    size_t count = 0;
+    fx_node **nodes = FX_NEW_ARRAY(l->scratch, fx_node *, g->n_nodes + 1);
+    FX_FOR_NODES(g, n)
+        nodes[count++] = n;
+
+    /* In order, so that a rewrite sees operands in core form. All that is refused is said in one go. */
+    fx_status status = FX_OK;
+    for (size_t i = 0; i < count; i++) {
+        fx_node *n = nodes[i];
+        if (n->erased || n->opcode != FX_CALL_FUNCTION || !n->op || !rules[n->op->id])
+            continue;
+        fx_rw w = fx_rw_at(l, n);
+        rules[n->op->id](&w);
+        if (w.status != FX_OK && w.status != FX_ERR_UNSUPPORTED)
+            return w.status;
+        if (status == FX_OK)
+            status = w.status;
+    }
+    FX_TRY(status);
+    FX_TRY(fx_infer_missing(g));
+    fx_remove_dead(g);
+    return FX_OK;
+}

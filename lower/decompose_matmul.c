@@ -1,0 +1,149 @@
+/* lower/decompose_matmul.c: matrix products. A constant right-hand side becomes aten.linear, whose weight is packed at compile time.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "lower/rewrite.h"
+
+#include <string.h>
+
+/* `at` becomes linear(x, weight, bias). */
+static fx_node *linear(fx_rw *w, fx_node *x, fx_node *weight, fx_node *bias, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_linear);
+    fx_call_node(&c, x);
+    fx_call_node(&c, weight);
+    fx_call_node(&c, bias);
+    if (suffix)
+        return fx_rw_node(w, &c, suffix);
+    fx_rw_become(w, &c);
+    return w->at;
+}
+
+/* The transpose of a constant matrix; of a transposed one, the matrix itself. */
+static fx_node *transposed(fx_rw *w, fx_node *m)
+{
+    int64_t dims[FX_MAX_RANK];
+    if (fx_is_call(m, FX_OP_permute) && fx_node_ints(m, 1, dims, FX_MAX_RANK) == 2 && fx_wrap_dim(dims[0], 2) == 1)
+        return fx_node_input(m, 0);
+    static const int64_t swap[2] = { 1, 0 };
+    return fx_rw_permute(w, m, 2, swap, "weight");
+}
+
+/* A single row is a matrix of one row. */
+void fx_d_linear(fx_rw *w)
+{
+    fx_node *x = fx_node_input(w->at, 0);
+    int64_t in[FX_MAX_RANK], out[FX_MAX_RANK];
+    int rank = fx_dims(x, in), out_rank = fx_dims(w->at, out);
+    if (rank != 1)
+        return;
+    int64_t row[2] = { 1, in[0] };
+    if (!fx_is_tensor(fx_node_input(w->at, 1)) || fx_node_input(w->at, 1)->type->rank != 2) {
+        fx_rw_refuse(w, "expected a weight of rank 2");
+        return;
+    }
+    fx_node *y = linear(w, fx_rw_view(w, x, 2, row, "row"), fx_node_input(w->at, 1), fx_node_input(w->at, 2), "mat");
+    fx_rw_view(w, y, out_rank, out, NULL);
+}
+
+void fx_d_mm(fx_rw *w)
+{
+    fx_node *a = fx_node_input(w->at, 0), *b = fx_node_input(w->at, 1);
+    if (fx_is_constant(b) && !fx_is_constant(a))
+        linear(w, a, transposed(w, b), NULL, NULL);
+}
+
+/* beta * bias + alpha * (a x b) */
+void fx_d_addmm(fx_rw *w)
+{
+    fx_node *bias = fx_node_input(w->at, 0), *a = fx_node_input(w->at, 1), *b = fx_node_input(w->at, 2);
+    double beta = fx_node_float(w->at, 3), alpha = fx_node_float(w->at, 4);
+    bool weights = fx_is_constant(b) && !fx_is_constant(a);
+    if (weights && alpha == 1 && beta == 1 && fx_is_constant(bias) && bias->type->rank == 1 &&
+        fx_dim_size(bias, 0) == fx_dim_size(b, 1)) {
+        linear(w, a, transposed(w, b), bias, NULL);
+        return;
+    }
+    fx_node *y = weights ? linear(w, a, transposed(w, b), NULL, "mm") : fx_rw_binary(w, FX_OP_mm, a, b, "mm");
+    if (alpha != 1) {
+        fx_call m = fx_rw_call(w, FX_OP_mul_Tensor);
+        fx_call_node(&m, y);
+        fx_call_copy(&m, w->at, 4);
+        y = fx_rw_node(w, &m, "scaled");
+    }
+    if (beta == 0) { /* eager does not read the bias then: NaN in it does not count */
+        fx_rw_replace(w, y);
+        return;
+    }
+    if (beta != 1) {
+        fx_call m = fx_rw_call(w, FX_OP_mul_Tensor);
+        fx_call_node(&m, bias);
+        fx_call_copy(&m, w->at, 3);
+        bias = fx_rw_node(w, &m, "bias");
+    }
+    fx_rw_binary(w, FX_OP_add_Tensor, y, bias, NULL);
+}
+
+/* x (of sizes `batch`, then its last two) expanded over the batch and viewed as [B, m, k]. */
+static fx_node *as_batch(fx_rw *w, fx_node *x, int nb, const int64_t *batch, const char *suffix)
+{
+    int64_t in[FX_MAX_RANK], sizes[FX_MAX_RANK], flat[3] = { 1, 0, 0 };
+    int rank = fx_dims(x, in);
+    bool same = rank == nb + 2;
+    for (int i = 0; i < nb; i++) {
+        sizes[i] = batch[i];
+        flat[0] *= batch[i];
+        same = same && in[i] == batch[i];
+    }
+    flat[1] = sizes[nb] = in[rank - 2];
+    flat[2] = sizes[nb + 1] = in[rank - 1];
+    if (!same)
+        x = fx_rw_expand(w, x, nb + 2, sizes, fx_intern_f(w->ctx, "%s_expand", suffix));
+    return nb == 1 ? x : fx_rw_view(w, x, 3, flat, suffix);
+}
+
+/* torch.matmul: vectors get a dim, batches broadcast. A matrix on the right makes one product of all rows. */
+void fx_d_matmul(fx_rw *w)
+{
+    fx_node *a = fx_node_input(w->at, 0), *b = fx_node_input(w->at, 1), *y;
+    int64_t da[FX_MAX_RANK], db[FX_MAX_RANK], out[FX_MAX_RANK], sizes[FX_MAX_RANK];
+    int ra = fx_dims(a, da), rb = fx_dims(b, db), ro = fx_dims(w->at, out);
+    if (ra < 1 || rb < 1) {
+        fx_rw_refuse(w, "expected tensors of rank 1 or more");
+        return;
+    }
+    if (ra == 1) {
+        da[1] = da[0];
+        da[0] = 1;
+        ra = 2;
+        a = fx_rw_view(w, a, 2, da, "row");
+    }
+    if (rb == 1) {
+        db[1] = 1;
+        rb = 2;
+        b = fx_rw_view(w, b, 2, db, "column");
+    }
+    if (rb == 2 && fx_is_constant(b) && !fx_is_constant(a)) {
+        y = linear(w, a, transposed(w, b), NULL, "mm");
+    } else if (rb == 2) {
+        if (ra > 2) {
+            sizes[0] = 1;
+            for (int i = 0; i < ra - 1; i++)
+                sizes[0] *= da[i];
+            sizes[1] = da[ra - 1];
+            a = fx_rw_view(w, a, 2, sizes, "rows");
+        }
+        y = fx_rw_binary(w, FX_OP_mm, a, b, "mm");
+    } else {
+        int nb = (ra > rb ? ra : rb) - 2;
+        for (int i = 0; i < nb; i++) {
+            int64_t sa = i - (nb - (ra - 2)) >= 0 ? da[i - (nb - (ra - 2))] : 1;
+            int64_t sb = i - (nb - (rb - 2)) >= 0 ? db[i - (nb - (rb - 2))] : 1;
+            sizes[i] = sa == 1 ? sb : sa;
+        }
+        fx_node *ba = as_batch(w, a, nb, sizes, "left"), *bb = as_batch(w, b, nb, sizes, "right");
+        y = fx_rw_binary(w, FX_OP_bmm, ba, bb, "bmm");
+    }
+    if (w->status == FX_OK && fx_same_type(y, w->at))
+        fx_rw_replace(w, y);
+    else
+        fx_rw_view(w, y, ro, out, NULL);
+}

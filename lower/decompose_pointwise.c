@@ -1,0 +1,246 @@
+/* lower/decompose_pointwise.c: pointwise ops, constants, casts and identities in core rows.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "lower/rewrite.h"
+
+#include <string.h>
+
+/* Nothing happens in a functional graph in evaluation mode (training mode is refused before). */
+void fx_d_identity(fx_rw *w)
+{
+    fx_rw_replace(w, fx_node_input(w->at, 0));
+}
+
+void fx_d_relu6(fx_rw *w)
+{
+    fx_call c = fx_rw_call(w, FX_OP_hardtanh);
+    fx_call_copy(&c, w->at, 0);
+    fx_call_int(&c, 0);
+    fx_call_int(&c, 6);
+    fx_rw_become(w, &c);
+}
+
+void fx_d_square(fx_rw *w)
+{
+    fx_call c = fx_rw_call(w, FX_OP_mul_Tensor);
+    fx_call_copy(&c, w->at, 0);
+    fx_call_copy(&c, w->at, 0);
+    fx_rw_become(w, &c);
+}
+
+void fx_d_clamp_min(fx_rw *w)
+{
+    fx_call c = fx_rw_call(w, FX_OP_clamp);
+    fx_call_copy(&c, w->at, 0);
+    fx_call_copy(&c, w->at, 1);
+    fx_call_node(&c, NULL);
+    fx_rw_become(w, &c);
+}
+
+void fx_d_clamp_max(fx_rw *w)
+{
+    fx_call c = fx_rw_call(w, FX_OP_clamp);
+    fx_call_copy(&c, w->at, 0);
+    fx_call_node(&c, NULL);
+    fx_call_copy(&c, w->at, 1);
+    fx_rw_become(w, &c);
+}
+
+/* Operands of another dtype than the result are converted first, as eager does: a constant among them then folds away. */
+void fx_d_promote(fx_rw *w)
+{
+    bool where = w->at->op->id == FX_OP_where_self;
+    const fx_node *condition = where ? fx_node_input(w->at, 0) : NULL;
+    for (int i = 0; i < w->at->n_operands && w->status == FX_OK; i++) {
+        fx_node *x = w->at->operands[i].def;
+        if (x == condition || !fx_is_tensor(x) || x->type->dtype == w->at->type->dtype)
+            continue;
+        const fx_type *type = w->at->type;
+        fx_node *cast = fx_rw_cast(w, x, type->dtype, "cast");
+        fx_node_set_operand(w->at, i, cast);
+        w->at->type = type;
+    }
+}
+
+/* The core rows take a number in place of the second tensor. */
+void fx_d_scalar(fx_rw *w)
+{
+    static const struct { fx_opid from, to; int params; } map[] = {
+        { FX_OP_add_Scalar, FX_OP_add_Tensor, 3 },   { FX_OP_sub_Scalar, FX_OP_sub_Tensor, 3 },
+        { FX_OP_mul_Scalar, FX_OP_mul_Tensor, 2 },   { FX_OP_div_Scalar, FX_OP_div_Tensor, 2 },
+        { FX_OP_fmod_Scalar, FX_OP_fmod_Tensor, 2 }, { FX_OP_remainder_Scalar, FX_OP_remainder_Tensor, 2 },
+    };
+    for (size_t i = 0; i < sizeof map / sizeof *map; i++) {
+        if (map[i].from != w->at->op->id)
+            continue;
+        fx_call c = fx_rw_call(w, map[i].to);
+        for (int p = 0; p < map[i].params; p++)
+            fx_call_copy(&c, w->at, p);
+        fx_rw_become(w, &c);
+        return;
+    }
+}
+
+/* other - alpha * self. A number cannot stand first, so -alpha * self is made first; negation is exact. */
+void fx_d_rsub_scalar(fx_rw *w)
+{
+    fx_node *x = fx_node_input(w->at, 0), *negated;
+    double alpha = fx_node_float(w->at, 2);
+    if (alpha == 1) {
+        negated = fx_rw_unary(w, FX_OP_neg, x, "neg");
+    } else {
+        fx_call m = fx_rw_call(w, FX_OP_mul_Tensor);
+        fx_call_node(&m, x);
+        if (fx_node_arg(w->at, 2)->kind == FX_ARG_INT)
+            fx_call_int(&m, -fx_node_int(w->at, 2));
+        else
+            fx_call_float(&m, -alpha);
+        negated = fx_rw_node(w, &m, "scaled");
+    }
+    fx_call c = fx_rw_call(w, FX_OP_add_Tensor);
+    fx_call_node(&c, negated);
+    fx_call_copy(&c, w->at, 1);
+    fx_rw_become(w, &c);
+}
+
+void fx_d_rsub_tensor(fx_rw *w)
+{
+    double number;
+    if (fx_is_number(w->at, 1, &number)) {
+        fx_d_rsub_scalar(w); /* parameters stand in the same order */
+        return;
+    }
+    fx_call c = fx_rw_call(w, FX_OP_sub_Tensor);
+    fx_call_copy(&c, w->at, 1);
+    fx_call_copy(&c, w->at, 0);
+    fx_call_copy(&c, w->at, 2);
+    fx_rw_become(w, &c);
+}
+
+/* Without a rounding mode it is plain division. */
+void fx_d_div_mode(fx_rw *w)
+{
+    if (!fx_node_is_none(w->at, 2)) {
+        fx_d_promote(w);
+        return;
+    }
+    fx_call c = fx_rw_call(w, FX_OP_div_Tensor);
+    fx_call_copy(&c, w->at, 0);
+    fx_call_copy(&c, w->at, 1);
+    fx_rw_become(w, &c);
+}
+
+/* A constant of rank 0 and the node's dtype. */
+static fx_node *scalar_of(fx_rw *w, int param, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_full);
+    fx_call_ints(&c, 0, NULL);
+    fx_call_copy(&c, w->at, param);
+    fx_call_arg(&c, fx_arg_dtype(w->ctx, w->at->type->dtype));
+    return fx_rw_node(w, &c, suffix);
+}
+
+void fx_d_masked_fill(fx_rw *w)
+{
+    fx_node *value = scalar_of(w, 2, "value");
+    fx_call c = fx_rw_call(w, FX_OP_where_self);
+    fx_call_copy(&c, w->at, 1);
+    fx_call_node(&c, value);
+    fx_call_copy(&c, w->at, 0);
+    fx_rw_become(w, &c);
+}
+
+/* One slope, or one a channel: channels are dim 1. */
+void fx_d_prelu(fx_rw *w)
+{
+    fx_node *x = fx_node_input(w->at, 0), *slope = fx_node_input(w->at, 1);
+    int64_t sizes[FX_MAX_RANK], slope_sizes[FX_MAX_RANK];
+    int rank = fx_dims(x, sizes), slope_rank = fx_dims(slope, slope_sizes);
+    int64_t count = slope_rank == 0 ? 1 : slope_sizes[slope_rank - 1];
+    for (int i = 0; i < rank; i++)
+        sizes[i] = i == 1 ? count : 1;
+    if (rank < 2 && count != 1) {
+        fx_rw_refuse(w, "expected one slope for an input of rank %d, got %lld", rank, (long long)count);
+        return;
+    }
+    slope = fx_rw_view(w, slope, rank, sizes, "slope");
+    fx_rw_binary(w, FX_OP__prelu_kernel, x, slope, NULL);
+}
+
+/* to.dtype and _to_copy: device and memory format do not matter here; the same dtype is no work at all. */
+void fx_d_cast(fx_rw *w)
+{
+    fx_node *x = fx_node_input(w->at, 0);
+    if (x->type && fx_same_type(x, w->at))
+        fx_rw_replace(w, x);
+    else if (!fx_is_call(w->at, FX_OP__to_copy))
+        fx_rw_cast(w, x, w->at->type->dtype, NULL);
+}
+
+/* copy(self, src): src in the dtype and shape of self. */
+void fx_d_copy(fx_rw *w)
+{
+    fx_node *self = fx_node_input(w->at, 0), *src = fx_node_input(w->at, 1);
+    int64_t sizes[FX_MAX_RANK];
+    int rank = fx_dims(self, sizes);
+    if (src->type->dtype != self->type->dtype)
+        src = fx_rw_cast(w, src, self->type->dtype, "cast");
+    if (fx_same_type(src, w->at))
+        fx_rw_replace(w, src);
+    else
+        fx_rw_expand(w, src, rank, sizes, NULL);
+}
+
+void fx_d_full(fx_rw *w)
+{
+    fx_opid op = w->at->op->id;
+    int64_t sizes[FX_MAX_RANK];
+    int rank = fx_dims(w->at, sizes);
+    fx_call c = fx_rw_call(w, FX_OP_full);
+    fx_call_ints(&c, rank, sizes);
+    if (op == FX_OP_full_like)
+        fx_call_copy(&c, w->at, 1);
+    else
+        fx_call_int(&c, op == FX_OP_ones || op == FX_OP_ones_like);
+    fx_call_arg(&c, fx_arg_dtype(w->ctx, w->at->type->dtype));
+    fx_rw_become(w, &c);
+}
+
+/* The tree `a` with operand `drop` replaced by a constant and the operands after it renumbered. */
+static const fx_arg *without_operand(fx_context *ctx, fx_arena *scratch, const fx_arg *a, int drop, const fx_arg *by)
+{
+    if (a->kind == FX_ARG_NODE)
+        return a->i == drop ? by : fx_arg_operand(ctx, (int)(a->i > drop ? a->i - 1 : a->i));
+    if (a->n == 0)
+        return a;
+    const fx_arg **items = FX_NEW_ARRAY(scratch, const fx_arg *, a->n);
+    for (int i = 0; i < a->n; i++)
+        items[i] = without_operand(ctx, scratch, a->items[i], drop, by);
+    return a->kind == FX_ARG_DICT ? fx_arg_dict(ctx, a->n, a->keys, items) : fx_arg_seq(ctx, a->kind, a->n, items);
+}
+
+/* Sizes are numbers by now: the number goes into the users. */
+void fx_d_sym_size(fx_rw *w)
+{
+    fx_node *x = fx_node_input(w->at, 0);
+    int rank = x->type ? x->type->rank : 0;
+    if (rank == 0 || !fx_is_tensor(x)) {
+        fx_rw_refuse(w, "expected a tensor of known sizes");
+        return;
+    }
+    const fx_arg *size = fx_arg_int(w->ctx, fx_dim_size(x, fx_wrap_dim(fx_node_int(w->at, 1), rank)));
+    while (w->at->first_use) {
+        fx_node *user = w->at->first_use->user;
+        int drop = 0, kept = 0;
+        while (user->operands[drop].def != w->at)
+            drop++;
+        fx_node **operands = FX_NEW_ARRAY(w->l->scratch, fx_node *, user->n_operands);
+        for (int i = 0; i < user->n_operands; i++)
+            if (i != drop)
+                operands[kept++] = user->operands[i].def;
+        const fx_type *type = user->type;
+        fx_node_set_args(user, without_operand(w->ctx, w->l->scratch, user->args, drop, size),
+                         without_operand(w->ctx, w->l->scratch, user->kwargs, drop, size), kept, operands);
+        user->type = type;
+    }
+    w->status = fx_node_erase(w->at);
+}

@@ -1,0 +1,349 @@
+/* lower/fold_bn.c: batch norm and other per-channel scales and shifts by constants go into the weights and bias of the
+ * convolution or linear before them. Computed in double, rounded once.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <math.h>
+#include <string.h>
+
+#include "lower/rewrite.h"
+
+/* y[channel] = scale[channel] * x[channel] + shift[channel]; NULL: 1, 0. count 1: the same for all channels. */
+typedef struct affine {
+    int64_t count;
+    double *scale, *shift;
+} affine;
+
+static bool all_finite(const double *v, int64_t n)
+{
+    for (int64_t i = 0; v && i < n; i++)
+        if (!isfinite(v[i]))
+            return false;
+    return true;
+}
+
+/* Reads a float32 constant of `count` elements as doubles; false when it is not one. */
+static fx_status read_constant(fx_lower *l, const fx_node *n, int64_t count, double **out)
+{
+    fx_tensor t;
+    *out = NULL;
+    if (n->opcode != FX_GET_ATTR || !fx_is_tensor(n) || n->type->dtype != FX_F32 || fx_type_numel(n->type) != count)
+        return FX_OK;
+    FX_TRY(fx_attr_value(l->graph, n, &t));
+    double *v = FX_NEW_ARRAY(l->scratch, double, count + 1);
+    for (int64_t i = 0; i < count; i++)
+        v[i] = fx_tensor_get(&t, i);
+    *out = v;
+    return FX_OK;
+}
+
+/* Where dim `d` of a view's result lies in its operand; -1 when it does not lie there alone. */
+static int dim_before_view(const fx_node *view, int d)
+{
+    int64_t in[FX_MAX_RANK], out[FX_MAX_RANK], before = 1, seen = 1;
+    int rank = fx_dims(fx_node_input(view, 0), in);
+    fx_dims(view, out);
+    for (int i = 0; i < d; i++)
+        before *= out[i];
+    for (int e = 0; e < rank; e++) {
+        if (seen == before && in[e] == out[d])
+            return e;
+        seen *= in[e];
+    }
+    return -1;
+}
+
+/* The convolution or linear whose output channels are dim *dim (-1: whichever) of x, looking through permutes and views; NULL
+ * when there is none, or something else reads a value on the way. */
+static fx_node *producer_of(fx_node *x, int *dim)
+{
+    for (;;) {
+        if (x->n_uses != 1 || !fx_is_tensor(x) || x->type->dtype != FX_F32)
+            return NULL;
+        int rank = x->type->rank;
+        if (fx_is_call(x, FX_OP_convolution) || fx_is_call(x, FX_OP_linear)) {
+            int channels = fx_is_call(x, FX_OP_convolution) ? 1 : rank - 1;
+            if (*dim >= 0 && *dim != channels)
+                return NULL;
+            *dim = channels;
+            return x;
+        }
+        if (fx_is_call(x, FX_OP_permute)) {
+            int64_t dims[FX_MAX_RANK];
+            if (fx_node_ints(x, 1, dims, FX_MAX_RANK) != rank)
+                return NULL;
+            if (*dim >= 0)
+                *dim = fx_wrap_dim(dims[*dim], rank);
+        } else if (fx_is_call(x, FX_OP_view)) {
+            if (*dim >= 0 && (*dim = dim_before_view(x, *dim)) < 0)
+                return NULL;
+        } else {
+            return NULL;
+        }
+        x = fx_node_input(x, 0);
+    }
+}
+
+static fx_node *new_constant(fx_rw *w, const char *path, const fx_tensor *t)
+{
+    w->g->insert_before = w->at;
+    fx_node *c = fx_graph_constant(w->g, path, t);
+    w->g->insert_before = NULL;
+    if (!c) {
+        w->status = FX_ERR_TYPE;
+        return w->at;
+    }
+    fx_loc loc = w->origin->loc;
+    loc.node = c->name;
+    c->loc = loc;
+    return c;
+}
+
+static const char *folded_path(fx_lower *l, const char *path)
+{
+    size_t n = strlen(path);
+    bool again = n > 7 && !strcmp(path + n - 7, "_folded");
+    return fx_arena_printf(l->scratch, "%s%s", path, again ? "" : "_folded");
+}
+
+/* A path beside `path` ("features.norm0.weight", "scale" -> "features.norm0.scale"). */
+static const char *sibling_path(fx_lower *l, const char *path, const char *name)
+{
+    const char *dot = strrchr(path, '.');
+    return fx_arena_printf(l->scratch, "%.*s%s", dot ? (int)(dot + 1 - path) : 0, path, name);
+}
+
+/* The weight with each output channel scaled. Output channels are dim 0, but for transposed convolutions, where dim 0
+ * counts input channels of all groups and dim 1 the output channels of one. */
+static fx_status scaled_weight(fx_rw *w, const fx_node *p, const fx_node *weight, const affine *a, fx_node **out)
+{
+    fx_tensor src, dense, t;
+    int64_t sizes[FX_MAX_RANK], inner = 1;
+    int rank = fx_dims(weight, sizes);
+    FX_TRY(fx_attr_value(w->g, weight, &src));
+    FX_TRY(fx_tensor_contiguous(w->ctx, &src, &dense));
+    FX_TRY(fx_tensor_create(w->ctx, FX_F32, rank, sizes, &t));
+    bool transposed = fx_is_call(p, FX_OP_convolution) && fx_node_bool(p, 6);
+    int64_t groups = transposed ? fx_node_int(p, 8) : 1, rows = transposed ? sizes[0] * sizes[1] : sizes[0];
+    for (int i = transposed ? 2 : 1; i < rank; i++)
+        inner *= sizes[i];
+    const float *from = dense.data;
+    float *to = t.data;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t channel = r;
+        if (transposed)
+            channel = (r / sizes[1]) / (sizes[0] / groups) * sizes[1] + r % sizes[1];
+        double scale = a->scale[a->count == 1 ? 0 : channel];
+        for (int64_t i = 0; i < inner; i++)
+            to[r * inner + i] = (float)(from[r * inner + i] * scale);
+    }
+    *out = new_constant(w, folded_path(w->l, weight->target), &t);
+    return w->status;
+}
+
+static fx_status new_bias(fx_rw *w, const fx_node *weight, const fx_node *bias, int64_t channels, const affine *a, fx_node **out)
+{
+    fx_tensor t;
+    double *b = NULL;
+    if (bias)
+        FX_TRY(read_constant(w->l, bias, channels, &b));
+    FX_TRY(fx_tensor_create(w->ctx, FX_F32, 1, &channels, &t));
+    for (int64_t i = 0; i < channels; i++) {
+        int64_t c = a->count == 1 ? 0 : i;
+        ((float *)t.data)[i] = (float)((b ? b[i] : 0) * (a->scale ? a->scale[c] : 1) + (a->shift ? a->shift[c] : 0));
+    }
+    const char *path = bias ? folded_path(w->l, bias->target) : sibling_path(w->l, weight->target, "bias_folded");
+    *out = new_constant(w, path, &t);
+    return w->status;
+}
+
+/* Puts `a`, which is applied to dim `dim` of x (-1: everywhere), into what makes x; false when that cannot be. */
+static fx_status absorb(fx_lower *l, fx_node *x, int dim, const affine *a, bool *done)
+{
+    *done = false;
+    fx_node *p = producer_of(x, &dim);
+    if (!p || !all_finite(a->scale, a->count) || !all_finite(a->shift, a->count))
+        return FX_OK;
+    fx_node *weight = fx_node_input(p, 1), *bias = fx_node_input(p, 2);
+    int64_t channels = fx_dim_size(p, dim);
+    if (weight->opcode != FX_GET_ATTR || weight->type->dtype != FX_F32 || (bias && bias->opcode != FX_GET_ATTR) ||
+        (bias && (bias->type->dtype != FX_F32 || fx_type_numel(bias->type) != channels)) ||
+        (a->count != 1 && a->count != channels))
+        return FX_OK;
+    fx_rw w = fx_rw_at(l, p);
+    fx_node *new_weight = weight, *b = bias;
+    if (a->scale)
+        FX_TRY(scaled_weight(&w, p, weight, a, &new_weight));
+    if (a->shift || bias)
+        FX_TRY(new_bias(&w, weight, bias, channels, a, &b));
+    fx_call c = fx_rw_call(&w, p->op->id);
+    fx_call_copy(&c, p, 0);
+    fx_call_node(&c, new_weight);
+    fx_call_node(&c, b);
+    if (fx_is_call(p, FX_OP_convolution))
+        for (int i = 3; i < 9; i++)
+            fx_call_copy(&c, p, i);
+    fx_rw_become(&w, &c);
+    *done = w.status == FX_OK;
+    return w.status;
+}
+
+/* ---- batch norm ---- */
+
+/* A per-channel constant of the shape that broadcasts over x: [1, C, 1, 1]. */
+static fx_status channel_constant(fx_rw *w, const fx_node *x, const char *path, const double *v, fx_node **out)
+{
+    fx_tensor t;
+    int64_t sizes[FX_MAX_RANK];
+    int rank = fx_dims(x, sizes);
+    for (int i = 0; i < rank; i++)
+        if (i != 1)
+            sizes[i] = 1;
+    FX_TRY(fx_tensor_create(w->ctx, FX_F32, rank, sizes, &t));
+    for (int64_t i = 0; i < sizes[1]; i++)
+        ((float *)t.data)[i] = (float)v[i];
+    *out = new_constant(w, path, &t);
+    return w->status;
+}
+
+/* Into the weights before it, else a multiplication and an addition. Statistics that are not constants: left alone. */
+static fx_status fold_batch_norm(fx_lower *l, fx_node *n)
+{
+    fx_node *x = fx_node_input(n, 0), *gamma = fx_node_input(n, 1), *beta = fx_node_input(n, 2);
+    fx_node *mean = fx_node_input(n, 3), *var = fx_node_input(n, 4), *item = NULL;
+    double eps = fx_node_float(n, 6), *g = NULL, *b = NULL, *m, *v;
+    for (fx_use *u = n->first_use, *next; u; u = next) {
+        next = u->next;
+        if (!fx_is_call(u->user, FX_OP_getitem))
+            return FX_OK;
+        if (fx_node_int(u->user, 1) != 0) {
+            if (u->user->n_uses)
+                return FX_OK;
+            FX_TRY(fx_node_erase(u->user));
+        } else if (item) {
+            fx_node_replace_uses(u->user, item);
+            FX_TRY(fx_node_erase(u->user));
+        } else {
+            item = u->user;
+        }
+    }
+    if (!item || !fx_is_tensor(x) || x->type->rank < 2 || x->type->dtype != FX_F32)
+        return FX_OK;
+    int64_t channels = fx_dim_size(x, 1);
+    FX_TRY(read_constant(l, mean, channels, &m));
+    FX_TRY(read_constant(l, var, channels, &v));
+    if (gamma)
+        FX_TRY(read_constant(l, gamma, channels, &g));
+    if (beta)
+        FX_TRY(read_constant(l, beta, channels, &b));
+    if (!m || !v || (gamma && !g) || (beta && !b))
+        return FX_OK;
+    affine a = { channels, FX_NEW_ARRAY(l->scratch, double, channels + 1), FX_NEW_ARRAY(l->scratch, double, channels + 1) };
+    for (int64_t i = 0; i < channels; i++) {
+        a.scale[i] = (g ? g[i] : 1) / sqrt(v[i] + eps);
+        a.shift[i] = (b ? b[i] : 0) - m[i] * a.scale[i];
+    }
+    bool done;
+    FX_TRY(absorb(l, x, 1, &a, &done));
+    if (!done) {
+        fx_rw w = fx_rw_at(l, item);
+        w.origin = item;
+        fx_node *scale, *shift;
+        FX_TRY(channel_constant(&w, x, sibling_path(l, mean->target, "scale"), a.scale, &scale));
+        FX_TRY(channel_constant(&w, x, sibling_path(l, mean->target, "shift"), a.shift, &shift));
+        fx_node *y = fx_rw_binary(&w, FX_OP_mul_Tensor, x, scale, "scale");
+        fx_rw_binary(&w, FX_OP_add_Tensor, y, shift, NULL);
+        FX_TRY(w.status);
+    } else {
+        fx_node_replace_uses(item, x);
+        FX_TRY(fx_node_erase(item));
+    }
+    return fx_node_erase(n);
+}
+
+/* ---- multiplications and additions ---- */
+
+/* `c` as values per channel of a tensor like x: at most one dim differs from 1; *dim is that dim, -1 when there is none. */
+static fx_status channel_values(fx_lower *l, const fx_node *x, const fx_node *c, int *dim, int64_t *count, double **out)
+{
+    int64_t sizes[FX_MAX_RANK];
+    *out = NULL;
+    *dim = -1;
+    *count = 1;
+    if (c->opcode != FX_GET_ATTR || !fx_is_tensor(c) || c->type->rank > x->type->rank)
+        return FX_OK;
+    int rank = fx_dims(c, sizes);
+    for (int i = 0; i < rank; i++) {
+        if (sizes[i] == 1)
+            continue;
+        if (*dim >= 0)
+            return FX_OK;
+        *dim = x->type->rank - rank + i;
+        *count = sizes[i];
+    }
+    return read_constant(l, c, *count, out);
+}
+
+static fx_status fold_arithmetic(fx_lower *l, fx_node *n)
+{
+    fx_opid id = n->op->id;
+    bool sum = id == FX_OP_add_Tensor || id == FX_OP_sub_Tensor, commutes = id == FX_OP_add_Tensor || id == FX_OP_mul_Tensor;
+    double number, alpha = sum ? fx_node_float(n, 2) : 1;
+    fx_node *x = fx_node_input(n, 0), *c = fx_node_input(n, 1);
+    affine a = { 1, NULL, NULL };
+    double *v = NULL;
+    int dim = -1;
+    if (commutes && alpha == 1 && x && c && x->opcode == FX_GET_ATTR) {
+        fx_node *swap = x;
+        x = c;
+        c = swap;
+    }
+    if (!x || !fx_is_tensor(x) || x->type->dtype != FX_F32 || !fx_same_type(x, n) || x->opcode == FX_GET_ATTR)
+        return FX_OK;
+    if (fx_is_number(n, 1, &number)) {
+        v = FX_NEW(l->scratch, double);
+        *v = (float)number;
+    } else if (c) {
+        FX_TRY(channel_values(l, x, c, &dim, &a.count, &v));
+    }
+    if (!v)
+        return FX_OK;
+    for (int64_t i = 0; i < a.count; i++)
+        v[i] = id == FX_OP_div_Tensor ? 1 / v[i] : id == FX_OP_sub_Tensor ? -alpha * v[i] : sum ? alpha * v[i] : v[i];
+    if (sum)
+        a.shift = v;
+    else
+        a.scale = v;
+    bool done;
+    FX_TRY(absorb(l, x, dim, &a, &done));
+    if (!done)
+        return FX_OK;
+    fx_node_replace_uses(n, x);
+    return fx_node_erase(n);
+}
+
+fx_status fx_fold_affine(fx_lower *l)
+{
+    fx_graph *g = l->graph;
+    size_t count = 0;
+    fx_node **nodes = FX_NEW_ARRAY(l->scratch, fx_node *, g->n_nodes + 1);
+    FX_FOR_NODES(g, n)
+        nodes[count++] = n;
+    for (size_t i = 0; i < count; i++) {
+        fx_node *n = nodes[i];
+        if (n->erased || n->opcode != FX_CALL_FUNCTION || !n->op)
+            continue;
+        switch (n->op->id) {
+        case FX_OP__native_batch_norm_legit_no_training:
+            FX_TRY(fold_batch_norm(l, n));
+            break;
+        case FX_OP_add_Tensor:
+        case FX_OP_sub_Tensor:
+        case FX_OP_mul_Tensor:
+        case FX_OP_div_Tensor:
+            FX_TRY(fold_arithmetic(l, n));
+            break;
+        default:
+            break;
+        }
+    }
+    return FX_OK;
+}

@@ -1,0 +1,207 @@
+/* lower/functionalize.c: in-place ops become functional ones. Every later use of the tensor, and of everything that shares
+ * memory with it, sees the new value.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * Tensors that share memory form a tree: the root made the memory, the others are views of their parent. A write through any of
+ * them makes a new version of the root. The written tensor has its new value at once; the root gets it only when somebody asks
+ * for another member of the tree: then views are undone up to the root, and the member asked for is taken again, downwards. The
+ * same idea as torch's functionalization, with updates kept until they are needed. */
+#include "lower/rewrite.h"
+
+/* What is known of a node of the graph as imported. Several names of one tensor (detach, results of in-place ops) share `tensor`. */
+typedef struct value {
+    fx_node *tensor;         /* the node that stands for the tensor */
+    fx_node *parent;         /* what it is a view of; NULL for a root. Like root, a `tensor` */
+    fx_node *root;
+    fx_node *current;        /* the node that holds its value as of `version` */
+    unsigned version;
+    unsigned writes;         /* roots: how often the tree was written to */
+    fx_node *written;        /* roots: the member whose current value the root has not seen yet */
+} value;
+
+typedef struct state {
+    fx_lower *l;
+    fx_graph *g;
+    value *v;                /* by node id */
+    uint32_t n;
+    fx_node *at;             /* where new nodes go */
+    fx_status status;
+} state;
+
+static value *of(state *s, const fx_node *n)
+{
+    return &s->v[n->id];
+}
+
+static fx_node *again(state *s, const fx_node *view, fx_node *base)
+{
+    fx_rw w = fx_rw_at(s->l, s->at);
+    fx_node *n = fx_view_again(&w, view, base);
+    if (s->status == FX_OK)
+        s->status = w.status;
+    return n;
+}
+
+/* The value a member had before the writes the root has not seen. */
+static fx_node *old_value(state *s, fx_node *tensor)
+{
+    value *v = of(s, tensor);
+    if (!v->parent)
+        return v->current;
+    return again(s, tensor, old_value(s, v->parent));
+}
+
+/* Brings the root up to date: the written member is put back, view by view. */
+static void settle(state *s, fx_node *root)
+{
+    value *r = of(s, root);
+    fx_node *member = r->written;
+    r->written = NULL;
+    if (!member || member == root)
+        return;
+    fx_node *now = of(s, member)->current;
+    while (member != root && s->status == FX_OK) {
+        fx_node *parent = of(s, member)->parent;
+        fx_node *base = fx_view_is_part(member) ? old_value(s, parent) : now;
+        fx_rw w = fx_rw_at(s->l, s->at);
+        now = fx_view_write(&w, member, base, now);
+        if (s->status == FX_OK)
+            s->status = w.status;
+        member = parent;
+        if (member != root) { /* the root still needs its old value for the next step */
+            of(s, member)->current = now;
+            of(s, member)->version = r->writes;
+        }
+    }
+    r->current = now;
+    r->version = r->writes;
+}
+
+static fx_node *current(state *s, fx_node *tensor)
+{
+    value *v = of(s, tensor), *r = of(s, v->root);
+    if (v->version == r->writes || s->status != FX_OK)
+        return v->current;
+    settle(s, v->root);
+    if (v->version == r->writes || s->status != FX_OK)
+        return v->current;
+    v->current = again(s, tensor, current(s, v->parent));
+    v->version = r->writes;
+    return v->current;
+}
+
+/* Puts n into a tree, once its operands are those it sees. */
+static void classify(state *s, fx_node *n)
+{
+    value *v = of(s, n);
+    *v = (value){ .tensor = n, .root = n, .current = n };
+    fx_sharing sharing = fx_node_sharing(s->g, n);
+    if (sharing == FX_FRESH)
+        return;
+    fx_node *x = fx_node_input(n, 0);
+    if (fx_is_call(n, FX_OP_getitem)) { /* an item of a split: it shows the tensor as it was when split */
+        value *split = of(s, x);
+        v->parent = split->parent;
+        v->root = split->root;
+        v->version = split->version;
+        return;
+    }
+    fx_node *member = x->id < s->n ? of(s, x)->tensor : NULL;
+    if (!member)
+        return;
+    if (sharing == FX_SAME_TENSOR) {
+        v->tensor = member;
+        return;
+    }
+    v->parent = member;
+    v->root = of(s, member)->root;
+    v->version = of(s, v->root)->writes;
+}
+
+static fx_status write_in_place(state *s, fx_node *n, fx_node *tensor)
+{
+    value *v = of(s, tensor), *r = of(s, v->root);
+    fx_context *ctx = s->l->ctx;
+    if (v->root->opcode == FX_PLACEHOLDER)
+        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s writes into the input '%s': expected a model that leaves its inputs "
+                       "unchanged", n->target, v->root->name);
+    if (v->root->opcode == FX_GET_ATTR)
+        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s writes into '%s': expected a model that leaves its parameters and "
+                       "buffers unchanged", n->target, v->root->target);
+    if (v->parent && (fx_is_call(tensor, FX_OP_expand) || fx_is_call(tensor, FX_OP_expand_as)) &&
+        !fx_same_type(tensor, fx_node_input(tensor, 0)))
+        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s writes into an expanded tensor, which has no defined result", n->target);
+
+    const fx_type *type = tensor->type;
+    n->target = fx_intern(ctx, n->op->name);
+    FX_TRY(fx_node_infer(n));
+    if (n->type->kind != FX_TYPE_TENSOR || !fx_type_same_shape(n->type, type))
+        return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "%s in place: the result does not have the sizes of the tensor written to",
+                       n->target);
+    fx_node *result = n;
+    if (n->type->dtype == type->dtype) {
+        n->type = type; /* with the strides the file gives */
+    } else { /* the result is rounded into the tensor that is there */
+        fx_node *next = n->next;
+        fx_rw w = fx_rw_at(s->l, next);
+        w.origin = n;
+        result = fx_rw_cast(&w, n, type->dtype, "cast");
+        FX_TRY(w.status);
+    }
+    of(s, n)->tensor = tensor;
+    v->current = result;
+    v->version = ++r->writes;
+    r->written = tensor;
+    return FX_OK;
+}
+
+fx_status fx_pass_functionalize(fx_lower *l)
+{
+    fx_graph *g = l->graph;
+    state s = { .l = l, .g = g, .n = g->n_ids, .status = FX_OK };
+    bool any = false, inplace;
+    FX_TRY(fx_infer_missing(g));
+    FX_FOR_NODES(g, n)
+        any = any || (n->opcode == FX_CALL_FUNCTION && fx_op_find(n->target, &inplace) && inplace);
+    if (!any)
+        return FX_OK;
+
+    s.v = FX_NEW_ARRAY(l->scratch, value, s.n);
+    fx_status status = FX_OK;
+    for (fx_node *n = g->first; n; n = n->next) {
+        if (n->id >= s.n)
+            continue; /* ours */
+        s.at = n;
+        inplace = false;
+        if (n->opcode == FX_CALL_FUNCTION)
+            fx_op_find(n->target, &inplace);
+        fx_node *self = inplace ? fx_node_input(n, 0) : NULL;
+        fx_node *tensor = self ? of(&s, self)->tensor : NULL;
+        /* A view's parent in the tree is the tensor as imported, whatever node holds its value now. */
+        if (!inplace)
+            classify(&s, n);
+        for (int i = 0; i < n->n_operands; i++) {
+            fx_node *x = n->operands[i].def;
+            if (x->id >= s.n || (x->type && x->type->kind != FX_TYPE_TENSOR))
+                continue;
+            fx_node *t = of(&s, x)->tensor;
+            if (of(&s, of(&s, t)->root)->writes == 0)
+                continue;
+            fx_node *now = current(&s, t);
+            if (now != x)
+                fx_node_set_operand(n, i, now);
+        }
+        FX_TRY(s.status);
+        if (!inplace)
+            continue;
+        *of(&s, n) = (value){ .tensor = n, .root = n, .current = n };
+        fx_status one = write_in_place(&s, n, tensor);
+        if (one != FX_OK && one != FX_ERR_UNSUPPORTED)
+            return one;
+        if (status == FX_OK)
+            status = one;
+    }
+    FX_TRY(status);
+    FX_TRY(fx_infer_missing(g));
+    return FX_OK;
+}

@@ -1,0 +1,334 @@
+/* lower/functionalize_view.c: which results share memory with their operand in eager PyTorch, and how such views are taken again
+ * or undone.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "lower/rewrite.h"
+
+#include <string.h>
+
+static void dense_strides(int rank, const int64_t *sizes, int64_t *strides)
+{
+    int64_t step = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        strides[i] = step;
+        step *= sizes[i] > 0 ? sizes[i] : 1;
+    }
+}
+
+static bool same_strides(int rank, const int64_t *sizes, const int64_t *a, const int64_t *b)
+{
+    for (int i = 0; i < rank; i++)
+        if (sizes[i] != 1 && a[i] != b[i])
+            return false;
+    return true;
+}
+
+/* Strides that let a tensor be seen under other sizes without a copy, by torch's rule (computeStride): every run of new dims
+ * must lie within a run of old dims that are dense among themselves. */
+static bool view_strides(int rank, const int64_t *sizes, const int64_t *strides, int new_rank, const int64_t *new_sizes,
+                         int64_t *new_strides)
+{
+    int64_t numel = 1, run = 1, seen = 1, base = rank ? strides[rank - 1] : 1;
+    int v = new_rank - 1;
+    for (int i = 0; i < rank; i++)
+        numel *= sizes[i];
+    if (numel == 0 || rank == 0) {
+        dense_strides(new_rank, new_sizes, new_strides);
+        return true;
+    }
+    for (int i = rank - 1; i >= 0; i--) {
+        run *= sizes[i];
+        if (i > 0 && (sizes[i - 1] == 1 || strides[i - 1] == run * base))
+            continue;
+        while (v >= 0 && (seen < run || new_sizes[v] == 1)) {
+            new_strides[v] = seen * base;
+            seen *= new_sizes[v--];
+        }
+        if (seen != run)
+            return false;
+        if (i > 0) {
+            base = strides[i - 1];
+            run = seen = 1;
+        }
+    }
+    return v < 0;
+}
+
+static const fx_node *operand0(const fx_node *n)
+{
+    return fx_node_input(n, 0);
+}
+
+/* The strides a value has in eager mode: as the model's file says, else as its ops make them, else dense. */
+static void strides_of(fx_graph *g, const fx_node *n, int depth, int64_t *strides)
+{
+    int64_t sizes[FX_MAX_RANK], from[FX_MAX_RANK], inner[FX_MAX_RANK];
+    int rank = fx_dims(n, sizes);
+    dense_strides(rank, sizes, strides);
+    if (rank == 0)
+        return;
+    bool known = n->type->strides != NULL;
+    for (int i = 0; known && i < rank; i++)
+        known = !n->type->strides[i].sym;
+    if (known) {
+        for (int i = 0; i < rank; i++)
+            strides[i] = n->type->strides[i].value;
+        return;
+    }
+    fx_attr *a = n->opcode == FX_GET_ATTR ? fx_attr_find(g, n->target) : NULL;
+    if (a && a->tensor.rank == rank) {
+        memcpy(strides, a->tensor.strides, (size_t)rank * sizeof *strides);
+        return;
+    }
+    if (n->opcode != FX_CALL_FUNCTION || !n->op || depth == 0)
+        return;
+    const fx_node *x = n->op->cls == FX_CLASS_VIEW ? operand0(n) : NULL;
+    if (!x || !fx_is_tensor(x))
+        return;
+    int x_rank = fx_dims(x, from);
+    strides_of(g, x, depth - 1, inner);
+    int64_t dims[FX_MAX_RANK];
+    switch (n->op->id) {
+    case FX_OP_permute:
+        if (fx_node_ints(n, 1, dims, FX_MAX_RANK) == rank)
+            for (int i = 0; i < rank; i++)
+                strides[i] = inner[fx_wrap_dim(dims[i], rank)];
+        break;
+    case FX_OP_t:
+    case FX_OP_transpose_int: {
+        bool t = n->op->id == FX_OP_t;
+        int d0 = t ? 0 : fx_wrap_dim(fx_node_int(n, 1), rank), d1 = t ? rank - 1 : fx_wrap_dim(fx_node_int(n, 2), rank);
+        memcpy(strides, inner, (size_t)rank * sizeof *strides);
+        strides[d0] = inner[d1];
+        strides[d1] = inner[d0];
+        break;
+    }
+    case FX_OP_expand:
+    case FX_OP_expand_as:
+        for (int i = 0; i < rank; i++) {
+            int j = i - (rank - x_rank);
+            strides[i] = j < 0 || from[j] != sizes[i] ? 0 : inner[j];
+        }
+        break;
+    case FX_OP_slice_Tensor:
+        memcpy(strides, inner, (size_t)rank * sizeof *strides);
+        strides[fx_wrap_dim(fx_node_int(n, 1), rank)] *= fx_node_int(n, 4);
+        break;
+    case FX_OP_select_int: {
+        int d = fx_wrap_dim(fx_node_int(n, 1), x_rank);
+        for (int i = 0; i < rank; i++)
+            strides[i] = inner[i < d ? i : i + 1];
+        break;
+    }
+    default:
+        if (!view_strides(x_rank, from, inner, rank, sizes, strides))
+            dense_strides(rank, sizes, strides);
+        break;
+    }
+}
+
+enum { STRIDE_DEPTH = 64 };
+
+/* Whether eager's reshape of x to n's sizes is a view. */
+static bool reshapes_in_place(fx_graph *g, const fx_node *x, const fx_node *n)
+{
+    int64_t sizes[FX_MAX_RANK], strides[FX_MAX_RANK], out[FX_MAX_RANK], out_strides[FX_MAX_RANK];
+    int rank = fx_dims(x, sizes), out_rank = fx_dims(n, out);
+    strides_of(g, x, STRIDE_DEPTH, strides);
+    return view_strides(rank, sizes, strides, out_rank, out, out_strides);
+}
+
+static bool is_dense(fx_graph *g, const fx_node *x, const fx_arg *format)
+{
+    int64_t sizes[FX_MAX_RANK], strides[FX_MAX_RANK], dense[FX_MAX_RANK];
+    int rank = fx_dims(x, sizes);
+    strides_of(g, x, STRIDE_DEPTH, strides);
+    if (format->kind == FX_ARG_MEMORY_FORMAT && !strcmp(format->s, "torch.channels_last") && rank == 4) {
+        dense[1] = 1;
+        dense[3] = sizes[1];
+        dense[2] = sizes[1] * sizes[3];
+        dense[0] = dense[2] * sizes[2];
+    } else {
+        dense_strides(rank, sizes, dense);
+    }
+    return same_strides(rank, sizes, strides, dense);
+}
+
+static bool is_split(const fx_node *n)
+{
+    return fx_is_call(n, FX_OP_chunk) || fx_is_call(n, FX_OP_split_Tensor) || fx_is_call(n, FX_OP_split_with_sizes);
+}
+
+fx_sharing fx_node_sharing(fx_graph *g, const fx_node *n)
+{
+    if (n->opcode != FX_CALL_FUNCTION || !n->op)
+        return FX_FRESH;
+    const fx_node *x = operand0(n);
+    if (!x)
+        return FX_FRESH;
+    switch (n->op->id) {
+    case FX_OP_getitem:
+        return is_split(x) ? FX_VIEW_OF : FX_FRESH;
+    case FX_OP_chunk:
+    case FX_OP_split_Tensor:
+    case FX_OP_split_with_sizes:
+        return FX_VIEWS_OF;
+    case FX_OP_alias:
+    case FX_OP_detach:
+    case FX_OP_dropout: /* evaluation mode: eager returns its input */
+    case FX_OP_feature_dropout:
+        return FX_SAME_TENSOR;
+    case FX_OP_contiguous:
+        return is_dense(g, x, fx_node_arg(n, 1)) ? FX_SAME_TENSOR : FX_FRESH;
+    case FX_OP_to_dtype: {
+        const fx_arg *format = fx_node_arg(n, 4);
+        bool keeps = format->kind != FX_ARG_MEMORY_FORMAT || !strcmp(format->s, "torch.preserve_format") || is_dense(g, x, format);
+        return fx_same_type(x, n) && !fx_node_bool(n, 3) && keeps ? FX_SAME_TENSOR : FX_FRESH;
+    }
+    case FX_OP_reshape:
+    case FX_OP_flatten_using_ints:
+        if (!reshapes_in_place(g, x, n))
+            return FX_FRESH;
+        return fx_same_type(x, n) ? FX_SAME_TENSOR : FX_VIEW_OF;
+    case FX_OP_channel_shuffle:
+    case FX_OP_pixel_shuffle:
+        return FX_FRESH;
+    default:
+        return n->op->cls == FX_CLASS_VIEW ? FX_VIEW_OF : FX_FRESH;
+    }
+}
+
+/* A part of a dim: what slice, select and the items of a split show. */
+typedef struct part {
+    int dim;
+    int64_t start, stop, step;
+    bool drops; /* select: the dim goes */
+} part;
+
+static bool part_of(const fx_node *view, part *p)
+{
+    const fx_node *x = operand0(view);
+    if (fx_is_call(view, FX_OP_getitem) && is_split(x)) {
+        const fx_node *of = operand0(x);
+        int64_t index = fx_node_int(view, 1);
+        if (index < 0)
+            index += x->type->n;
+        *p = (part){ .dim = fx_wrap_dim(fx_node_int(x, 2), of->type->rank), .step = 1 };
+        for (int i = 0; i < index && i < x->type->n; i++)
+            p->start += x->type->items[i]->dims[p->dim].value;
+        p->stop = p->start + fx_dim_size(view, p->dim);
+        return true;
+    }
+    if (fx_is_call(view, FX_OP_slice_Tensor)) {
+        *p = (part){ .dim = fx_wrap_dim(fx_node_int(view, 1), x->type->rank), .step = fx_node_int(view, 4) };
+        int64_t size = fx_dim_size(x, p->dim), start = fx_node_is_none(view, 2) ? 0 : fx_node_int(view, 2);
+        if (start < 0)
+            start += size;
+        p->start = start < 0 ? 0 : start > size ? size : start;
+        int64_t count = fx_dim_size(view, p->dim);
+        p->stop = count ? p->start + (count - 1) * p->step + 1 : p->start;
+        return true;
+    }
+    if (fx_is_call(view, FX_OP_select_int)) {
+        *p = (part){ .dim = fx_wrap_dim(fx_node_int(view, 1), x->type->rank), .step = 1, .drops = true };
+        int64_t index = fx_node_int(view, 2);
+        p->start = index < 0 ? index + fx_dim_size(x, p->dim) : index;
+        p->stop = p->start + 1;
+        return true;
+    }
+    return false;
+}
+
+bool fx_view_is_part(const fx_node *view)
+{
+    part p;
+    return part_of(view, &p);
+}
+
+/* The dims of permute, transpose.int, t; false for other views. */
+static bool permuted(const fx_node *view, int *rank, int64_t *dims)
+{
+    int64_t given[FX_MAX_RANK];
+    *rank = view->type->rank;
+    for (int i = 0; i < *rank; i++)
+        dims[i] = i;
+    if (fx_is_call(view, FX_OP_permute)) {
+        fx_node_ints(view, 1, given, FX_MAX_RANK);
+        for (int i = 0; i < *rank; i++)
+            dims[i] = fx_wrap_dim(given[i], *rank);
+        return true;
+    }
+    bool t = fx_is_call(view, FX_OP_t);
+    if (!t && !fx_is_call(view, FX_OP_transpose_int))
+        return false;
+    if (*rank >= 2) {
+        int a = t ? 0 : fx_wrap_dim(fx_node_int(view, 1), *rank), b = t ? 1 : fx_wrap_dim(fx_node_int(view, 2), *rank);
+        dims[a] = b;
+        dims[b] = a;
+    }
+    return true;
+}
+
+fx_node *fx_view_again(fx_rw *w, const fx_node *view, fx_node *base)
+{
+    part p;
+    int rank;
+    int64_t dims[FX_MAX_RANK], sizes[FX_MAX_RANK];
+    w->origin = view;
+    int out_rank = fx_dims(view, sizes);
+    if (part_of(view, &p)) {
+        fx_node *s = fx_rw_slice(w, base, p.dim, p.start, p.stop, p.step, "again");
+        return p.drops ? fx_rw_view(w, s, out_rank, sizes, "again") : s;
+    }
+    if (permuted(view, &rank, dims))
+        return fx_rw_permute(w, base, rank, dims, "again");
+    if (fx_is_call(view, FX_OP_expand) || fx_is_call(view, FX_OP_expand_as))
+        return fx_rw_expand(w, base, out_rank, sizes, "again");
+    return fx_rw_view(w, base, out_rank, sizes, "again");
+}
+
+fx_node *fx_view_write(fx_rw *w, const fx_node *view, fx_node *base, fx_node *value)
+{
+    part p;
+    int rank;
+    int64_t dims[FX_MAX_RANK], inverse[FX_MAX_RANK], sizes[FX_MAX_RANK];
+    const fx_node *x = operand0(view);
+    if (is_split(x))
+        x = operand0(x);
+    w->origin = view;
+    int x_rank = fx_dims(x, sizes);
+    if (part_of(view, &p)) {
+        fx_node *piece[3];
+        int n = 0;
+        int64_t size = sizes[p.dim];
+        if (p.stop == p.start)
+            return base;
+        if (p.step != 1 && p.stop > p.start + 1) {
+            w->status = fx_fail(w->ctx, FX_ERR_UNSUPPORTED, &view->loc, "%s: a write in place through a slice with step %lld "
+                                "cannot be compiled", view->target, (long long)p.step);
+            return base;
+        }
+        if (p.drops) {
+            sizes[p.dim] = 1;
+            value = fx_rw_view(w, value, x_rank, sizes, "written");
+        }
+        if (p.start > 0)
+            piece[n++] = fx_rw_slice(w, base, p.dim, 0, p.start, 1, "before");
+        piece[n++] = value;
+        if (p.stop < size)
+            piece[n++] = fx_rw_slice(w, base, p.dim, p.stop, size, 1, "after");
+        return n == 1 ? value : fx_rw_cat(w, n, piece, p.dim, "base");
+    }
+    if (permuted(view, &rank, dims)) {
+        for (int i = 0; i < rank; i++)
+            inverse[dims[i]] = i;
+        return fx_rw_permute(w, value, rank, inverse, "base");
+    }
+    if (fx_is_call(view, FX_OP_expand) || fx_is_call(view, FX_OP_expand_as)) {
+        if (fx_same_type(x, view))
+            return value;
+        w->status = fx_fail(w->ctx, FX_ERR_UNSUPPORTED, &view->loc, "%s: a write in place into an expanded tensor has no defined "
+                            "result", view->target);
+        return base;
+    }
+    return fx_rw_view(w, value, x_rank, sizes, "base");
+}

@@ -1,0 +1,179 @@
+/* lower/refuse.c: says at once everything in a model that cannot be compiled, one message a kind of trouble.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "lower/rewrite.h"
+
+#include <string.h>
+
+/* One kind of trouble: its message, where it was seen first and how often. Equal texts are one kind. */
+typedef struct finding {
+    const char *text;
+    const fx_node *first;
+    size_t count;
+} finding;
+
+typedef struct findings {
+    fx_context *ctx;
+    fx_arena *scratch;
+    finding *v;
+    size_t n, cap;
+} findings;
+
+static void find(findings *f, const fx_node *at, const char *text)
+{
+    text = fx_intern(f->ctx, text);
+    for (size_t i = 0; i < f->n; i++)
+        if (f->v[i].text == text) {
+            f->v[i].count++;
+            return;
+        }
+    FX_PUSH(f->scratch, f->v, f->n, f->cap) = (finding){ text, at, 1 };
+}
+
+static fx_status report(const findings *f)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        const finding *one = &f->v[i];
+        if (one->count == 1)
+            fx_fail(f->ctx, FX_ERR_UNSUPPORTED, &one->first->loc, "%s", one->text);
+        else
+            fx_fail(f->ctx, FX_ERR_UNSUPPORTED, &one->first->loc, "%s (%zu nodes, this is the first)", one->text, one->count);
+    }
+    return f->n ? FX_ERR_UNSUPPORTED : FX_OK;
+}
+
+/* Ops that exist in training only, or draw random numbers: better named as such than as unknown. */
+static const char *known_trouble(const char *target)
+{
+    static const struct { const char *part, *why; } list[] = {
+        { "aten.native_dropout", "dropout in training mode: call model.eval() before torch.export" },
+        { "aten._native_batch_norm_legit.", "batch norm in training mode: call model.eval() before torch.export" },
+        { "aten._native_batch_norm_legit_functional", "batch norm in training mode: call model.eval() before torch.export" },
+        { "aten.native_batch_norm", "batch norm in training mode: call model.eval() before torch.export" },
+        { "aten.rand", "draws random numbers, results could not be repeated" },
+        { "aten.bernoulli", "draws random numbers, results could not be repeated" },
+        { "aten.normal", "draws random numbers, results could not be repeated" },
+        { "aten.uniform", "draws random numbers, results could not be repeated" },
+        { "aten.multinomial", "draws random numbers, results could not be repeated" },
+    };
+    if (!strncmp(target, "torch.ops.", 10))
+        target += 10;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (!strncmp(target, list[i].part, strlen(list[i].part)))
+            return list[i].why;
+    return NULL;
+}
+
+static void look_at_call(findings *f, const fx_node *n)
+{
+    const char *trouble = known_trouble(n->target);
+    if (trouble) {
+        find(f, n, fx_arena_printf(f->scratch, "%s: %s", n->target, trouble));
+        return;
+    }
+    if (!n->op) {
+        find(f, n, fx_arena_printf(f->scratch, "op %s is not supported", n->target));
+        return;
+    }
+    if (n->op->flags & FX_OP_RANDOM)
+        find(f, n, fx_arena_printf(f->scratch, "%s: draws random numbers, results could not be repeated", n->target));
+    switch (n->op->id) {
+    case FX_OP_dropout:
+    case FX_OP_feature_dropout:
+        if (fx_node_bool(n, 2) && fx_node_float(n, 1) != 0)
+            find(f, n, fx_arena_printf(f->scratch, "%s: in training mode: call model.eval() before torch.export", n->target));
+        break;
+    case FX_OP_batch_norm:
+        if (fx_node_bool(n, 5))
+            find(f, n, fx_arena_printf(f->scratch, "%s: in training mode: call model.eval() before torch.export", n->target));
+        else if (fx_node_is_none(n, 3) || fx_node_is_none(n, 4))
+            find(f, n, fx_arena_printf(f->scratch, "%s: without running statistics (track_running_stats=False) cannot be compiled",
+                                       n->target));
+        break;
+    default:
+        break;
+    }
+}
+
+/* "s27 (range 2..inf)" */
+static const char *dim_text(findings *f, const fx_graph *g, const fx_dim *d)
+{
+    fx_text t;
+    fx_text_init(&t, f->scratch);
+    fx_sym_print(&t, d->sym);
+    for (size_t i = 0; i < g->n_symbols; i++) {
+        const fx_sym_range *r = &g->symbols[i];
+        if (d->sym->kind != FX_SYM_SYMBOL || strcmp(d->sym->name, r->name))
+            continue;
+        fx_puts(&t, " (range ");
+        r->min == INT64_MIN ? fx_puts(&t, "-inf") : fx_printf(&t, "%lld", (long long)r->min);
+        r->max == INT64_MAX ? fx_puts(&t, "..inf)") : fx_printf(&t, "..%lld)", (long long)r->max);
+    }
+    return t.data ? t.data : "";
+}
+
+/* Dynamic dims of an input, all named in one message. */
+static bool look_at_input(findings *f, const fx_graph *g, const fx_node *n)
+{
+    if (!n->type || n->type->kind != FX_TYPE_TENSOR)
+        return false;
+    fx_text t;
+    fx_text_init(&t, f->scratch);
+    for (int i = 0; i < n->type->rank; i++)
+        if (n->type->dims[i].sym)
+            fx_printf(&t, "%s%s", t.size ? ", " : "", dim_text(f, g, &n->type->dims[i]));
+    if (!t.size)
+        return false;
+    find(f, n, fx_arena_printf(f->scratch, "input '%s' has dynamic dim %s: export without dynamic_shapes; compiled models have "
+                               "fixed sizes for now", n->name, t.data));
+    return true;
+}
+
+fx_status fx_pass_refuse(fx_lower *l)
+{
+    findings f = { .ctx = l->ctx, .scratch = l->scratch };
+    bool dynamic = false;
+    FX_FOR_NODES(l->graph, n) {
+        switch (n->opcode) {
+        case FX_PLACEHOLDER:
+            dynamic |= look_at_input(&f, l->graph, n);
+            break;
+        case FX_CALL_FUNCTION:
+            look_at_call(&f, n);
+            break;
+        case FX_CALL_MODULE:
+        case FX_CALL_METHOD:
+            find(&f, n, fx_arena_printf(l->scratch, "%s '%s' is not supported: expected a graph of aten ops, as torch.export makes",
+                                        fx_opcode_name((fx_opcode)n->opcode), n->target));
+            break;
+        default:
+            break;
+        }
+        if (n->type && n->type->kind == FX_TYPE_TENSOR && n->type->rank > FX_MAX_RANK)
+            find(&f, n, fx_arena_printf(l->scratch, "tensors of rank %d are not supported, %d is the most", n->type->rank,
+                                        FX_MAX_RANK));
+    }
+    FX_TRY(report(&f));
+    FX_TRY(fx_infer_missing(l->graph));
+    if (dynamic)
+        return FX_OK;
+    /* With inputs of fixed sizes, what is dynamic still depends on data. */
+    FX_FOR_NODES(l->graph, n)
+        if (n->type && n->type->kind == FX_TYPE_TENSOR && !fx_type_is_static(n->type))
+            find(&f, n, fx_arena_printf(l->scratch, "%s: the size of its result depends on data; compiled models have fixed sizes "
+                                        "for now", n->target));
+    return report(&f);
+}
+
+fx_status fx_refuse_types(fx_lower *l)
+{
+    findings f = { .ctx = l->ctx, .scratch = l->scratch };
+    FX_FOR_NODES(l->graph, n) {
+        if (!n->type || n->type->kind != FX_TYPE_TENSOR || n->type->dtype == FX_F32)
+            continue;
+        if (n->opcode == FX_PLACEHOLDER && !n->n_uses)
+            continue;
+        find(&f, n, fx_arena_printf(l->scratch, "%s tensors cannot be compiled yet, only float32",
+                                    fx_dtype_name(n->type->dtype)));
+    }
+    return report(&f);
+}

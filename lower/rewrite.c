@@ -1,0 +1,305 @@
+/* lower/rewrite.c: building blocks of the passes over graphs.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "lower/rewrite.h"
+
+#include <string.h>
+
+fx_rw fx_rw_at(fx_lower *l, fx_node *at)
+{
+    return (fx_rw){ .l = l, .g = l->graph, .ctx = l->ctx, .at = at, .origin = at, .status = FX_OK };
+}
+
+fx_call fx_rw_call(fx_rw *w, fx_opid op)
+{
+    w->g->insert_before = w->at;
+    return fx_call_begin(w->g, op);
+}
+
+fx_node *fx_rw_node(fx_rw *w, fx_call *c, const char *suffix)
+{
+    if (w->status != FX_OK)
+        return w->at;
+    w->g->insert_before = w->at;
+    const char *name = fx_intern_f(w->ctx, "%s_%s", w->origin->name, suffix);
+    fx_node *n = fx_call_end(c, name);
+    w->g->insert_before = NULL;
+    if (!n) {
+        w->status = FX_ERR_TYPE;
+        return w->at;
+    }
+    fx_loc loc = w->origin->loc;
+    loc.node = n->name;
+    n->loc = loc;
+    return n;
+}
+
+void fx_rw_become(fx_rw *w, fx_call *c)
+{
+    if (w->status != FX_OK)
+        return;
+    fx_node *at = w->at;
+    fx_node *n = fx_rw_node(w, c, "new");
+    if (w->status != FX_OK)
+        return;
+    if (at->type && !fx_same_type(at, n)) {
+        fx_text t;
+        fx_text_init(&t, w->l->scratch);
+        fx_printf(&t, "%s -> %s changes the type from ", at->target, n->target);
+        fx_type_print(&t, at->type);
+        fx_puts(&t, " to ");
+        fx_type_print(&t, n->type);
+        w->status = fx_fail(w->ctx, FX_INTERNAL, &at->loc, "%s", t.data);
+        return;
+    }
+    /* The call moves over into the old node, so that name, users and place in the list need no change. */
+    fx_node **operands = FX_NEW_ARRAY(w->l->scratch, fx_node *, n->n_operands + 1);
+    for (int i = 0; i < n->n_operands; i++)
+        operands[i] = n->operands[i].def;
+    const fx_type *type = n->type;
+    const fx_arg *args = n->args, *kwargs = n->kwargs;
+    int count = n->n_operands;
+    at->op = n->op;
+    at->target = n->target;
+    w->status = fx_node_erase(n);
+    fx_node_set_args(at, args, kwargs, count, operands);
+    at->type = type;
+}
+
+void fx_rw_replace(fx_rw *w, fx_node *by)
+{
+    if (w->status != FX_OK)
+        return;
+    fx_node_replace_uses(w->at, by);
+    w->status = fx_node_erase(w->at);
+}
+
+void fx_rw_refuse(fx_rw *w, const char *fmt, ...)
+{
+    if (w->status != FX_OK)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    const char *text = fx_arena_vprintf(w->l->scratch, fmt, ap);
+    va_end(ap);
+    w->status = fx_fail(w->ctx, FX_ERR_UNSUPPORTED, &w->at->loc, "%s: %s", w->at->target, text);
+}
+
+/* The end of the ready-made calls: a new node, or `at` becomes the call. */
+static fx_node *end(fx_rw *w, fx_call *c, const char *suffix)
+{
+    if (suffix)
+        return fx_rw_node(w, c, suffix);
+    fx_rw_become(w, c);
+    return w->at;
+}
+
+fx_node *fx_rw_view(fx_rw *w, fx_node *x, int rank, const int64_t *sizes, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_view);
+    fx_call_node(&c, x);
+    fx_call_ints(&c, rank, sizes);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_permute(fx_rw *w, fx_node *x, int rank, const int64_t *dims, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_permute);
+    fx_call_node(&c, x);
+    fx_call_ints(&c, rank, dims);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_expand(fx_rw *w, fx_node *x, int rank, const int64_t *sizes, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_expand);
+    fx_call_node(&c, x);
+    fx_call_ints(&c, rank, sizes);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_slice(fx_rw *w, fx_node *x, int dim, int64_t start, int64_t stop, int64_t step, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_slice_Tensor);
+    fx_call_node(&c, x);
+    fx_call_int(&c, dim);
+    fx_call_int(&c, start);
+    fx_call_int(&c, stop);
+    fx_call_int(&c, step);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_cat(fx_rw *w, int n, fx_node *const *x, int dim, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_cat);
+    fx_call_nodes(&c, n, x);
+    fx_call_int(&c, dim);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_cast(fx_rw *w, fx_node *x, fx_dtype dtype, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP__to_copy);
+    fx_call_node(&c, x);
+    fx_call_arg(&c, fx_arg_dtype(w->ctx, dtype));
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_item(fx_rw *w, fx_node *tuple, int index, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_getitem);
+    fx_call_node(&c, tuple);
+    fx_call_int(&c, index);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_unary(fx_rw *w, fx_opid op, fx_node *x, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, op);
+    fx_call_node(&c, x);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_binary(fx_rw *w, fx_opid op, fx_node *a, fx_node *b, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, op);
+    fx_call_node(&c, a);
+    fx_call_node(&c, b);
+    return end(w, &c, suffix);
+}
+
+bool fx_is_tensor(const fx_node *n)
+{
+    return n->type && n->type->kind == FX_TYPE_TENSOR && n->type->rank <= FX_MAX_RANK && fx_type_is_static(n->type);
+}
+
+int fx_dims(const fx_node *n, int64_t *sizes)
+{
+    if (!fx_is_tensor(n))
+        return 0;
+    for (int i = 0; i < n->type->rank; i++)
+        sizes[i] = n->type->dims[i].value;
+    return n->type->rank;
+}
+
+int64_t fx_dim_size(const fx_node *n, int dim)
+{
+    if (!fx_is_tensor(n))
+        return 0;
+    if (dim < 0)
+        dim += n->type->rank;
+    return dim >= 0 && dim < n->type->rank ? n->type->dims[dim].value : 0;
+}
+
+bool fx_same_type(const fx_node *a, const fx_node *b)
+{
+    if (!a->type || !b->type || a->type->kind != b->type->kind)
+        return false;
+    if (a->type->kind != FX_TYPE_TENSOR)
+        return a->type == b->type;
+    return a->type->dtype == b->type->dtype && fx_type_same_shape(a->type, b->type);
+}
+
+bool fx_is_call(const fx_node *n, fx_opid op)
+{
+    return n->opcode == FX_CALL_FUNCTION && n->op && n->op->id == op;
+}
+
+int fx_wrap_dim(int64_t dim, int rank)
+{
+    int r = rank > 0 ? rank : 1;
+    if (dim < 0)
+        dim += r;
+    return dim >= 0 && dim < r ? (int)dim : 0;
+}
+
+bool fx_int_list(const fx_node *n, int param, int count, const int64_t *def, int64_t *out)
+{
+    int64_t v[FX_MAX_RANK];
+    int have = fx_node_ints(n, param, v, FX_MAX_RANK);
+    if (have == 0 && def) {
+        memcpy(out, def, (size_t)count * sizeof *out);
+        return true;
+    }
+    if (have != 1 && have != count)
+        return false;
+    for (int i = 0; i < count; i++)
+        out[i] = v[have == 1 ? 0 : i];
+    return true;
+}
+
+bool fx_is_number(const fx_node *n, int param, double *value)
+{
+    const fx_arg *a = fx_node_arg(n, param);
+    if (a->kind != FX_ARG_INT && a->kind != FX_ARG_FLOAT && a->kind != FX_ARG_BOOL)
+        return false;
+    *value = fx_node_float(n, param);
+    return true;
+}
+
+/* Bounded in depth and in nodes looked at; what is not found constant here is found by fold.c, which walks the graph in order. */
+static bool constant(const fx_node *n, int depth, int *budget)
+{
+    if (n->opcode == FX_GET_ATTR)
+        return true;
+    if (n->opcode != FX_CALL_FUNCTION || !n->op || (n->op->flags & (FX_OP_RANDOM | FX_OP_EFFECT)) || depth == 0 || --*budget < 0)
+        return false;
+    if (n->n_operands == 0)
+        return n->op->cls == FX_CLASS_CREATE;
+    for (int i = 0; i < n->n_operands; i++)
+        if (!constant(n->operands[i].def, depth - 1, budget))
+            return false;
+    return true;
+}
+
+bool fx_is_constant(const fx_node *n)
+{
+    int budget = 1000;
+    return constant(n, 8, &budget);
+}
+
+fx_status fx_attr_value(fx_graph *g, const fx_node *n, fx_tensor *out)
+{
+    fx_attr *a = fx_attr_find(g, n->target);
+    if (!a)
+        return fx_fail(g->ctx, FX_INTERNAL, &n->loc, "there is no attribute '%s'", n->target);
+    FX_TRY(fx_tensor_touch(g->ctx, &a->tensor));
+    *out = a->tensor;
+    return FX_OK;
+}
+
+void fx_rw_single_result(fx_rw *w, fx_node *value, const char *what)
+{
+    if (w->status != FX_OK)
+        return;
+    for (fx_use *u = w->at->first_use, *next; u; u = next) {
+        next = u->next;
+        fx_node *user = u->user;
+        if (user == value)
+            continue;
+        if (!fx_is_call(user, FX_OP_getitem)) {
+            fx_rw_refuse(w, "'%s' uses all its results at once; only the first can be compiled", user->name);
+            return;
+        }
+        if (fx_node_int(user, 1) != 0) {
+            if (user->n_uses) {
+                fx_rw_refuse(w, "%s (used by '%s') cannot be compiled", what, user->first_use->user->name);
+                return;
+            }
+        } else {
+            fx_node_replace_uses(user, value);
+        }
+        w->status = fx_node_erase(user);
+        if (w->status != FX_OK)
+            return;
+    }
+    if (w->at->n_uses == 0)
+        w->status = fx_node_erase(w->at);
+}
+
+fx_status fx_infer_missing(fx_graph *g)
+{
+    FX_FOR_NODES(g, n)
+        if (!n->type && n->opcode != FX_OUTPUT)
+            FX_TRY(fx_node_infer(n));
+    return FX_OK;
+}
