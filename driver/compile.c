@@ -1,0 +1,119 @@
+/* driver/compile.c: a compile from file to sources, as a table of contents.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "driver/driver.h"
+
+#include <string.h>
+
+#include "frontend/frontend.h"
+#include "lower/lower.h"
+
+/* ---- loading ------------------------------------------------------------------------------------------------ */
+
+typedef struct load_job {
+    fx_context *ctx;
+    const char *path;
+    fx_graph *graph;
+} load_job;
+
+static fx_status load(void *arg)
+{
+    load_job *job = arg;
+    return fx_load(job->ctx, job->path, &job->graph);
+}
+
+fx_status fx_load_model(fx_context *ctx, const char *path, fx_graph **graph)
+{
+    load_job job = {ctx, path, NULL};
+    FX_TRY(fx_protect(ctx, load, &job));
+    *graph = job.graph;
+    return FX_OK;
+}
+
+/* ---- compiling ---------------------------------------------------------------------------------------------- */
+
+typedef struct compile_job {
+    fx_graph *graph;
+    const fx_compile_options *options;
+    const char *dir;
+    fx_compile_result result;
+    fx_program *program;
+    fx_write write;
+} compile_job;
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* C without weights and golden vectors. */
+static uint64_t source_bytes(size_t n, const fx_file *files)
+{
+    uint64_t size = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *name = files[i].name;
+        if ((ends_with(name, ".c") || ends_with(name, ".h")) && !ends_with(name, "_weights.c") && !ends_with(name, "_check.c"))
+            size += files[i].size;
+    }
+    return size;
+}
+
+static void count(const fx_stmt *s, bool outermost, fx_compile_result *r)
+{
+    for (; s; s = s->next) {
+        r->kernels += s->kind == FX_ST_CALL;
+        r->loops += s->kind == FX_ST_LOOP && outermost;
+        count(s->body, outermost && s->kind != FX_ST_LOOP, r);
+    }
+}
+
+static fx_status compile(void *arg)
+{
+    compile_job *job = arg;
+    const fx_compile_options *o = job->options;
+    fx_context *ctx = job->graph->ctx;
+
+    fx_lower_options lower = {.threads = o->threads > 0 ? o->threads : 8, .dump_before = o->dump_before, .dump_after = o->dump_after,
+                              .stop_after = o->stop_after, .time_passes = o->time_passes, .out = o->log, .user = o->log_user};
+    FX_TRY(fx_target_get(ctx, o->target ? o->target : "native", &lower.target));
+    FX_TRY(fx_lower_run(fx_graph_copy(job->graph), &lower, &job->program));
+    if (o->stop_after || !job->program)
+        return FX_OK;
+
+    fx_golden golden;
+    bool check = o->check || o->golden;
+    if (check)
+        FX_TRY(fx_golden_make(job->graph, o->golden, &golden));
+
+    static const fx_weights_mode modes[] = {FX_WEIGHTS_AUTO, FX_WEIGHTS_C, FX_WEIGHTS_BIN, FX_WEIGHTS_INCBIN}; /* by fx_weights */
+    if ((size_t)o->weights >= sizeof modes / sizeof modes[0])
+        return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "weights: expected a value of fx_weights, got %d", (int)o->weights);
+    fx_emit_options emit = {.prefix = o->prefix, .weights = modes[o->weights], .link_runtime = o->link_runtime,
+                            .golden = check ? &golden : NULL};
+    size_t n_files;
+    fx_file *files;
+    FX_TRY(fx_emit_c(job->program, &emit, &n_files, &files));
+    FX_TRY(fx_write_files(ctx, job->dir, n_files, files, &job->write));
+
+    job->result.arena_size = job->program->arena_size;
+    job->result.weights_size = job->program->weights_size;
+    job->result.live_size = job->program->live_size;
+    job->result.source_size = source_bytes(n_files, files);
+    for (size_t i = 0; i < job->program->n_steps; i++)
+        count(job->program->steps[i].body, true, &job->result);
+    return FX_OK;
+}
+
+fx_status fx_compile(fx_graph *graph, const fx_compile_options *options, const char *dir, fx_compile_result *result)
+{
+    static const fx_compile_options defaults = {0};
+    compile_job job = {.graph = graph, .options = options ? options : &defaults, .dir = dir};
+    fx_status status = fx_protect(graph->ctx, compile, &job);
+    if (status != FX_OK)
+        fx_write_undo(&job.write);
+    if (job.program)
+        fx_arena_free(job.program->arena);
+    if (status == FX_OK && result)
+        *result = job.result;
+    return status;
+}

@@ -1,0 +1,61 @@
+/* driver/golden.c: golden vectors: inputs and what they should give.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "driver/driver.h"
+#include "fxcc/inspect.h"
+
+/* xorshift64*: the same numbers on every machine. */
+static double uniform(uint64_t *state)
+{
+    uint64_t x = *state;
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    *state = x;
+    return (double)((x * 0x2545f4914f6cdd1du) >> 40) / 16777216.0;
+}
+
+/* Floats in [-1, 1), integers 0 to 3, bools. */
+static fx_status seeded_inputs(fx_graph *g, size_t n, fx_tensor *in)
+{
+    uint64_t state = 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < n; i++) {
+        fx_tensor shape;
+        FX_TRY(fx_graph_input_shape(g, i, &shape));
+        FX_TRY(fx_tensor_create(g->ctx, shape.dtype, shape.rank, shape.sizes, &in[i]));
+        int64_t numel = fx_tensor_numel(&in[i]);
+        for (int64_t k = 0; k < numel; k++) {
+            double u = uniform(&state);
+            if (fx_dtype_is_float(shape.dtype))
+                fx_tensor_set(&in[i], k, 2 * u - 1);
+            else
+                fx_tensor_set_int(&in[i], k, (int64_t)(u * (shape.dtype == FX_BOOL ? 2 : 4)));
+        }
+    }
+    return FX_OK;
+}
+
+fx_status fx_golden_make(fx_graph *g, const char *npz, fx_golden *out)
+{
+    size_t n_in = fx_graph_input_count(g), n_out = fx_graph_output_count(g);
+    *out = (fx_golden){.n_inputs = n_in, .n_outputs = n_out, .rtol = 1e-4, .atol = 1e-6};
+    if (npz) {
+        size_t count;
+        fx_tensor *tensors;
+        const char **names;
+        FX_TRY(fx_npz_read(g->ctx, npz, &count, &tensors, &names));
+        if (count != n_in + n_out) {
+            fx_loc loc = {.file = npz};
+            return fx_fail(g->ctx, FX_ERR_ARGUMENT, &loc, "expected %zu inputs, then %zu outputs, got %zu arrays", n_in, n_out, count);
+        }
+        out->inputs = tensors;
+        out->outputs = tensors + n_in;
+        return FX_OK;
+    }
+    fx_tensor *in = FX_NEW_ARRAY(fx_context_arena(g->ctx), fx_tensor, n_in + 1), *made;
+    FX_TRY(seeded_inputs(g, n_in, in));
+    FX_TRY(fx_graph_run(g, n_in, in, NULL, &n_out, &made));
+    out->inputs = in;
+    out->outputs = made;
+    out->n_outputs = n_out;
+    return FX_OK;
+}
