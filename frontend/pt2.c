@@ -177,9 +177,6 @@ static fx_status load(fx_pt2 *p)
     p->storages = FX_NEW_ARRAY(p->tmp, fx_storage *, p->zip->n);
     FX_TRY(fx_json_object(&p->r, program, "graph_module", &graph_module));
     FX_TRY(fx_pt2_program(p, graph_module));
-    if (p->n_training)
-        return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%zu nodes are in training mode: the model was exported without model.eval()",
-                       p->n_training);
     if (p->foreign_device)
         fx_remark(p->ctx, &p->r.loc, "the model was exported on device '%s'; it is compiled for the CPU all the same", p->foreign_device);
     return fx_graph_verify(p->graph, FX_STAGE_IMPORTED, "import");

@@ -192,7 +192,7 @@ static fx_status read_call(fx_pt2_scope *s, const json_t *inputs, const char *ta
     return FX_OK;
 }
 
-/* Positions are believed only where the file's names agree with the row's schema. */
+/* Positions are believed only where the file's names agree with the row's schema (in-place variants call the first 'self'). */
 static fx_status check_names(fx_pt2 *p, const fx_node *n, const call *c)
 {
     if (!n->op || strncmp(n->target, "aten.", 5) != 0)
@@ -201,7 +201,8 @@ static fx_status check_names(fx_pt2 *p, const fx_node *n, const call *c)
     for (size_t i = 0; i < c->n_positional; i++) {
         if (i >= (size_t)schema->n)
             return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "%s takes %d arguments, got one more: '%s'", n->target, schema->n, c->names[i]);
-        if (*c->names[i] && strcmp(c->names[i], schema->params[i].name) != 0)
+        bool self = i == 0 && fx_node_is_inplace(n) && !strcmp(c->names[0], "self");
+        if (*c->names[i] && !self && strcmp(c->names[i], schema->params[i].name) != 0)
             return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "%s: expected argument %zu to be '%s', got '%s'", n->target, i,
                            schema->params[i].name, c->names[i]);
     }
@@ -258,12 +259,26 @@ static fx_status read_node(fx_pt2_scope *s, const json_t *node)
     return bind_outputs(s, node, n, outputs);
 }
 
+static bool complex_type(const fx_type *t)
+{
+    return t && t->kind == FX_TYPE_TENSOR && (t->dtype == FX_C64 || t->dtype == FX_C128);
+}
+
+/* Complex numbers are refused by lowering, together with all else it does not know; here they only pass through. */
+static bool is_complex(const fx_node *n)
+{
+    bool found = complex_type(n->type);
+    for (int i = 0; i < n->n_operands; i++)
+        found |= complex_type(n->operands[i].def->type);
+    return found;
+}
+
 /* Static types of known ops are inferred anew: a file whose shapes contradict its graph would make wrong code. */
 static fx_status check_types(fx_pt2_scope *s)
 {
     FX_FOR_NODES(s->g, n) {
         const fx_type *given = n->type;
-        if (n->opcode != FX_CALL_FUNCTION || !n->op || !given || given->kind != FX_TYPE_TENSOR || !fx_type_is_static(given))
+        if (n->opcode != FX_CALL_FUNCTION || !n->op || !given || given->kind != FX_TYPE_TENSOR || !fx_type_is_static(given) || is_complex(n))
             continue;
         FX_TRY(fx_node_infer(n));
         const fx_type *found = n->type;
@@ -289,6 +304,8 @@ fx_status fx_pt2_nodes(fx_pt2_scope *s, const json_t *nodes)
     for (size_t i = 0; i < json_array_size(nodes); i++)
         FX_TRY(read_node(s, json_array_get(nodes, i)));
     p->r.loc = outer;
+    if (p->n_training)
+        return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &outer, "%zu nodes are in training mode: the model was exported without model.eval()", p->n_training);
     return check_types(s);
 }
 

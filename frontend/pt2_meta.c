@@ -14,14 +14,17 @@ static const char *module_path(fx_pt2 *p, const char *s, size_t n)
     }
     char *out = fx_arena_alloc(p->tmp, n + 1);
     size_t len = 0;
+    bool inside = false; /* of brackets */
     for (size_t i = 0; i < n; i++) {
         char c = s[i];
-        if (c == '@') /* the second and later calls of a module */
+        if (c == '@' && !inside) /* the second and later calls of a module */
             break;
-        if (c == '[' || c == '.')
+        if (c == '[' || c == ']') {
+            inside = c == '[';
             c = '.';
-        else if (c == ']' || c == '\'' || c == '"')
+        } else if (inside && (c == '\'' || c == '"')) {
             continue;
+        }
         if (c == '.' && (len == 0 || out[len - 1] == '.'))
             continue;
         out[len++] = c;
@@ -43,7 +46,8 @@ static void read_modules(fx_pt2 *p, fx_graph *g, const char *stack, fx_loc *loc)
         const char *class_name = end;
         while (class_name > item && class_name[-1] != ',')
             class_name--;
-        if (!path || class_name <= path + 1)
+        bool none = !strncmp(item, "_empty_nn_module_stack", 22); /* export's word for a node of its own making */
+        if (!path || class_name <= path + 1 || none)
             continue;
         path++;
         const char *name = module_path(p, path, (size_t)(class_name - 1 - path));
@@ -73,10 +77,11 @@ static bool within(const char *s, size_t n, const char *part)
     return false;
 }
 
-/* Lines `File "models/resnet.py", line 92, in forward`, innermost last. PyTorch's own frames say nothing about the model. */
+/* Lines `File "models/resnet.py", line 92, in forward`, innermost last. PyTorch's own frames say little about the model: a layer's
+ * is taken when there is no other. */
 static const char *read_frame(fx_pt2 *p, const char *trace)
 {
-    const char *last = NULL, *model = NULL;
+    const char *layer = NULL, *model = NULL;
     for (const char *at = strstr(trace, "File \""); at; at = strstr(at + 1, "File \"")) {
         const char *path = at + 6, *end = strstr(path, "\", line "), *newline = strchr(path, '\n');
         if (!end || (newline && newline < end))
@@ -84,12 +89,15 @@ static const char *read_frame(fx_pt2 *p, const char *trace)
         size_t n = (size_t)(end - path), skip = tail(path, n), digits = strspn(end + 8, "0123456789");
         if (!digits || digits > 9)
             continue;
-        last = fx_intern_f(p->ctx, "%.*s:%.*s", n - skip > 200 ? 200 : (int)(n - skip), path + skip, (int)digits, end + 8);
-        if (!within(path, n, "/torch/nn/") && !within(path, n, "/torch/_") && !within(path, n, "/torch/functional") &&
-            !within(path, n, "/torch/fx/") && !within(path, n, "/torch/export/"))
-            model = last;
+        if (*path == '<') /* generated code: it is on no disk */
+            continue;
+        const char *frame = fx_intern_f(p->ctx, "%.*s:%.*s", n - skip > 200 ? 200 : (int)(n - skip), path + skip, (int)digits, end + 8);
+        if (within(path, n, "/torch/nn/"))
+            layer = frame;
+        else if (!within(path, n, "/site-packages/torch/") && !within(path, n, "torch/fx/"))
+            model = frame;
     }
-    return model ? model : last;
+    return model ? model : layer;
 }
 
 void fx_pt2_metadata(fx_pt2 *p, fx_graph *g, const json_t *metadata, fx_loc *loc)
