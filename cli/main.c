@@ -16,6 +16,7 @@ static const struct {
     {"run", cmd_run, "fxcc run", "run a model with the reference interpreter"},
     {"check", cmd_check, "fxcc check", "emit, build and run a model's C and compare it with a reference"},
     {"passes", cmd_passes, "fxcc passes", "list the passes of lowering"},
+    {"target", cmd_target, "fxcc target", "tell what a target stands for"},
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
@@ -49,5 +50,5 @@ int main(int argc, char **argv)
             argv[1] = (char *)commands[i].full_name;
             return commands[i].run(argc - 1, argv + 1);
         }
-    return complain("fxcc", "expected a command (compile, show, run, check, passes), got '%s'; see 'fxcc --help'", word);
+    return complain("fxcc", "expected a command (compile, show, run, check, passes, target), got '%s'; see 'fxcc --help'", word);
 }
