@@ -295,15 +295,20 @@ typedef struct printer {
     uintptr_t n_shared;
 } printer;
 
-static void count_storages(printer *p, const fx_module *m)
+/* All modules from the root on, parents before children: the order of the text. */
+static const fx_module **preorder(fx_arena *arena, const fx_module *root, size_t *n)
 {
-    for (size_t i = 0; i < m->n_attrs; i++) {
-        const void *st = m->attrs[i]->tensor.storage;
-        if (st)
-            fx_map_put(p->t->arena, &p->seen, st, (void *)((uintptr_t)fx_map_get(&p->seen, st) + 1));
+    const fx_module **all = NULL, **stack = NULL;
+    size_t cap = 0, depth = 0, cap_stack = 0;
+    *n = 0;
+    FX_PUSH(arena, stack, depth, cap_stack) = root;
+    while (depth > 0) {
+        const fx_module *m = stack[--depth];
+        FX_PUSH(arena, all, *n, cap) = m;
+        for (size_t i = m->n_children; i > 0; i--)
+            FX_PUSH(arena, stack, depth, cap_stack) = m->children[i - 1];
     }
-    for (size_t i = 0; i < m->n_children; i++)
-        count_storages(p, m->children[i]);
+    return all;
 }
 
 static void put_attr(printer *p, const fx_attr *a)
@@ -338,22 +343,33 @@ static void put_attr(printer *p, const fx_attr *a)
     fx_puts(t, "\n");
 }
 
-/* A module's line, its tensors, its children: read in this order, the tree comes out as it was. */
-static void put_module(printer *p, const fx_module *m, bool root)
+/* The modules with what hangs on them. A module without a class needs no line where a path below it names it. */
+static void put_modules(printer *p)
 {
-    if (!root || m->class_name) {
-        fx_puts(p->t, "module ");
-        fx_put_word(p->t, fx_module_path(p->g, m), true);
-        if (m->class_name) {
-            fx_puts(p->t, " : ");
-            fx_put_word(p->t, m->class_name, true);
+    size_t n;
+    const fx_module **all = preorder(p->t->arena, p->g->root, &n);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < all[i]->n_attrs; k++) {
+            const void *st = all[i]->attrs[k]->tensor.storage;
+            if (st)
+                fx_map_put(p->t->arena, &p->seen, st, (void *)((uintptr_t)fx_map_get(&p->seen, st) + 1));
         }
-        fx_puts(p->t, "\n");
     }
-    for (size_t i = 0; i < m->n_attrs; i++)
-        put_attr(p, m->attrs[i]);
-    for (size_t i = 0; i < m->n_children; i++)
-        put_module(p, m->children[i], false);
+    for (size_t i = 0; i < n; i++) {
+        const fx_module *m = all[i];
+        bool leaf = m->n_attrs == 0 && m->n_children == 0 && m->parent;
+        if (m->class_name || leaf) {
+            fx_puts(p->t, "module ");
+            fx_put_word(p->t, fx_module_path(p->g, m), true);
+            if (m->class_name) {
+                fx_puts(p->t, " : ");
+                fx_put_word(p->t, m->class_name, true);
+            }
+            fx_puts(p->t, "\n");
+        }
+        for (size_t k = 0; k < m->n_attrs; k++)
+            put_attr(p, m->attrs[k]);
+    }
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------------------ */
@@ -461,8 +477,7 @@ void fx_graph_print(fx_text *t, const fx_graph *g)
     }
     /* Paths are made and interned while printing, which leaves the graph what it is. */
     printer p = {.t = t, .g = (fx_graph *)(uintptr_t)g};
-    count_storages(&p, g->root);
-    put_module(&p, g->root, true);
+    put_modules(&p);
     if (g->in_tree) {
         fx_puts(t, "inputs ");
         fx_arg_print(t, g->in_tree, NULL);

@@ -84,25 +84,35 @@ typedef struct totals {
     double parameters, bytes, buffers;
 } totals;
 
-/* Parameters and bytes of the tree; a storage that several attributes share counts once. */
-static void count_module(totals *sum, const fx_module *m)
+/* A storage that several attributes share counts once. */
+static void count_attr(totals *sum, const fx_attr *a)
 {
-    for (size_t i = 0; i < m->n_attrs; i++) {
-        const fx_attr *a = m->attrs[i];
-        fx_storage *st = a->tensor.storage;
-        if (st && fx_map_get(&sum->storages, st))
-            continue;
-        if (st)
-            fx_map_put(sum->arena, &sum->storages, st, st);
-        if (a->is_parameter) {
-            sum->parameters += (double)fx_tensor_numel(&a->tensor);
-            sum->bytes += attr_bytes(a);
-        } else {
-            sum->buffers += attr_bytes(a);
-        }
+    fx_storage *st = a->tensor.storage;
+    if (st && fx_map_get(&sum->storages, st))
+        return;
+    if (st)
+        fx_map_put(sum->arena, &sum->storages, st, st);
+    if (a->is_parameter) {
+        sum->parameters += (double)fx_tensor_numel(&a->tensor);
+        sum->bytes += attr_bytes(a);
+    } else {
+        sum->buffers += attr_bytes(a);
     }
-    for (size_t i = 0; i < m->n_children; i++)
-        count_module(sum, m->children[i]);
+}
+
+/* The tree is walked with a stack of our own: its depth is the file's choice. */
+static void count_modules(totals *sum, const fx_module *root)
+{
+    const fx_module **stack = NULL;
+    size_t depth = 0, cap = 0;
+    FX_PUSH(sum->arena, stack, depth, cap) = root;
+    while (depth > 0) {
+        const fx_module *m = stack[--depth];
+        for (size_t i = 0; i < m->n_attrs; i++)
+            count_attr(sum, m->attrs[i]);
+        for (size_t i = 0; i < m->n_children; i++)
+            FX_PUSH(sum->arena, stack, depth, cap) = m->children[i];
+    }
 }
 
 static void put_row(fx_text *t, const row *r, const int *widths)
@@ -158,7 +168,7 @@ void fx_graph_print_table(fx_text *t, const fx_graph *g)
             fx_puts(t, c + 1 < COLUMNS ? "  " : "\n");
         }
     }
-    count_module(&sum, g->root);
+    count_modules(&sum, g->root);
     const char *parts[4] = {number(arena, flops), number(arena, sum.parameters), number(arena, sum.bytes), number(arena, sum.buffers)};
     for (int i = 0; i < 4; i++)
         parts[i] = *parts[i] ? parts[i] : "0";
