@@ -403,7 +403,7 @@ static fx_status npz_read(void *arg)
     npz_args *a = arg;
     fx_loc loc = {.file = fx_intern(a->ctx, a->path)};
     FILE *f;
-    uint64_t size;
+    uint64_t size = 0;
     FX_TRY(open_file(a->ctx, &loc, a->path, &f, &size));
     fclose(f);
     unzFile z = unzOpen64(a->path);
