@@ -119,8 +119,21 @@ int64_t fx_float_to_int(double v, fx_dtype dtype);                   /* as torch
 /* Copies src, broadcast, into dst; dtypes are converted as tensor.to does. Overlap is not allowed. */
 void fx_tensor_assign(const fx_tensor *dst, const fx_tensor *src);
 
-/* interp_gemm.c: r[o][p] = sum over k of w[o * wo + k * wk] * x[k * xs + p] in double. x is double, w of kind f32 or f64. */
-void fx_gemm_tile(int64_t n_o, int64_t n_k, int64_t n_p, fx_kind w_kind, const void *w, int64_t wo, int64_t wk, const double *x,
-                  int64_t xs, double *r, int64_t rs);
+/* interp_gemm.c: r[o * rs + p] = sum over i, j of w[o * wo + i * wi + j * wj] * x(i * n_j + j, p), in double. w is of kind f32 or
+ * f64. x lies in panels of FX_PANEL columns p: x[(p / FX_PANEL * n_i * n_j + k) * FX_PANEL + p % FX_PANEL], missing columns zero.
+ * buffer: room for FX_PANEL * n_i * n_j. Rows of r have room for n_p rounded up to FX_PANEL. */
+enum { FX_PANEL = 4 };
+typedef struct fx_gemm {
+    int64_t n_o, n_i, n_j, n_p;
+    fx_kind kind;
+    const void *w;
+    int64_t wo, wi, wj;
+    const double *x;
+    double *buffer, *r;
+    int64_t rs;
+} fx_gemm;
+void fx_gemm_tile(const fx_gemm *g);
+/* How many columns a tile should have so that its panels stay in cache. */
+int64_t fx_gemm_columns(int64_t n_k, int64_t n_p);
 
 #endif

@@ -1,0 +1,634 @@
+/* ir/interp_pointwise.c: reference evaluation of elementwise operators.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * Every operator computes in the kind of its dtype (see fx_kind) and rounds once to the dtype, as eager's CPU kernels do.
+ * Transcendental functions go through double, so that f32 results are correctly rounded but for rare ties. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/ops.h"
+
+/* Maximum and minimum in which NaN wins; equal operands give the first, so that -0 is kept. */
+#define MAX_NAN(a, b) ((a) != (a) || (a) >= (b) ? (a) : (b))
+#define MIN_NAN(a, b) ((a) != (a) || (a) <= (b) ? (a) : (b))
+
+#define EACH(expr)                      \
+    for (int64_t i = 0; i < n; i++) {   \
+        x = a[i];                       \
+        r[i] = (expr);                  \
+    }                                   \
+    return true
+
+/* ---- one operand ------------------------------------------------------------------------------------------------------ */
+
+/* false: the operator is not defined on this kind. */
+#define UNARY_FLOATS(NAME, T)                                                                      \
+    static bool NAME(fx_opid id, int64_t n, const T *a, T *r)                                             \
+    {                                                                                                     \
+        T x;                                                                                              \
+        switch (id) {                                                                                     \
+        case FX_OP_relu: EACH(x < 0 ? 0 : x);                                                             \
+        case FX_OP_sigmoid: EACH((T)(1 / (1 + exp(-(double)x))));                                         \
+        case FX_OP_tanh: EACH((T)tanh((double)x));                                                        \
+        case FX_OP_exp: EACH((T)exp((double)x));                                                          \
+        case FX_OP_expm1: EACH((T)expm1((double)x));                                                      \
+        case FX_OP_log: EACH((T)log((double)x));                                                          \
+        case FX_OP_log1p: EACH((T)log1p((double)x));                                                      \
+        case FX_OP_sqrt: EACH((T)sqrt((double)x));                                                        \
+        case FX_OP_rsqrt: EACH(1 / (T)sqrt((double)x));                                                   \
+        case FX_OP_reciprocal: EACH(1 / x);                                                               \
+        case FX_OP_neg: EACH(-x);                                                                         \
+        case FX_OP_abs: EACH((T)fabs((double)x));                                                         \
+        case FX_OP_sign: EACH((T)((x > 0) - (x < 0)));                                                    \
+        case FX_OP_erf: EACH((T)erf((double)x));                                                          \
+        case FX_OP_sin: EACH((T)sin((double)x));                                                          \
+        case FX_OP_cos: EACH((T)cos((double)x));                                                          \
+        case FX_OP_floor: EACH((T)floor((double)x));                                                      \
+        case FX_OP_ceil: EACH((T)ceil((double)x));                                                        \
+        case FX_OP_round: EACH((T)rint((double)x));                                                       \
+        case FX_OP_trunc: EACH((T)trunc((double)x));                                                      \
+        case FX_OP_silu: EACH((T)((double)x / (1 + exp(-(double)x))));                                    \
+        case FX_OP_hardswish: EACH(x *MIN_NAN(MAX_NAN(x + 3, 0), 6) / 6);                                 \
+        case FX_OP_hardsigmoid: EACH(MIN_NAN(MAX_NAN(x + 3, 0), 6) / 6);                                  \
+        case FX_OP_mish: EACH((T)((double)x * tanh(log1p(exp((double)x)))));                              \
+        case FX_OP_square: EACH(x *x);                                                                    \
+        case FX_OP_relu6: EACH(MIN_NAN(MAX_NAN(x, 0), 6));                                                \
+        default: return false;                                                                            \
+        }                                                                                                 \
+    }
+UNARY_FLOATS(unary_f32, float)
+UNARY_FLOATS(unary_f64, double)
+
+static int64_t wrap_mul(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+static int64_t wrap_neg(int64_t a)
+{
+    return (int64_t)(0 - (uint64_t)a);
+}
+
+static bool unary_int(fx_opid id, fx_dtype dtype, int64_t n, const int64_t *a, int64_t *r)
+{
+    int64_t x;
+    switch (id) {
+    case FX_OP_relu: EACH(x < 0 ? 0 : x);
+    case FX_OP_relu6: EACH(x < 0 ? 0 : x > 6 ? 6 : x);
+    case FX_OP_neg: EACH(wrap_neg(x));
+    case FX_OP_abs: EACH(x < 0 ? wrap_neg(x) : x);
+    case FX_OP_sign: EACH((x > 0) - (x < 0));
+    case FX_OP_floor: case FX_OP_ceil: case FX_OP_round: case FX_OP_trunc: EACH(x);
+    case FX_OP_bitwise_not: EACH(dtype == FX_BOOL ? !x : ~x);
+    case FX_OP_square: EACH(wrap_mul(x, x));
+    default: return false;
+    }
+}
+
+/* Predicates, computed in double: exact for all but the greatest integers, of which only zero matters here. */
+static bool predicate(fx_opid id, int64_t n, const double *a, int64_t *r)
+{
+    double x;
+    switch (id) {
+    case FX_OP_logical_not: EACH(x == 0);
+    case FX_OP_isnan: EACH(x != x);
+    case FX_OP_isinf: EACH(isinf(x) != 0);
+    default: return false;
+    }
+}
+
+static fx_status no_kind(const fx_eval *c, fx_dtype dtype)
+{
+    return fx_eval_fail(c, FX_ERR_UNSUPPORTED, "not defined on %s", fx_dtype_name(dtype));
+}
+
+fx_status eval_unary(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    fx_opid id = c->node->op->id;
+    bool test = id == FX_OP_logical_not || id == FX_OP_isnan || id == FX_OP_isinf, ok;
+    const fx_type *type = fx_eval_type(c, 0);
+    fx_kind kind = type->kind != FX_TYPE_TENSOR ? FX_KIND_INT : fx_kind_of(type->dtype);
+    const void *a;
+    int64_t n = fx_tensor_numel(x);
+    FX_TRY(fx_eval_array(c, x, test ? FX_KIND_F64 : kind, 0, NULL, &a));
+    void *r = fx_eval_target(c, 0, kind);
+    if (test)
+        ok = predicate(id, n, a, r);
+    else
+        ok = kind == FX_KIND_F32   ? unary_f32(id, n, a, r)
+             : kind == FX_KIND_F64 ? unary_f64(id, n, a, r)
+                                   : unary_int(id, x->dtype, n, a, r);
+    if (!ok)
+        return no_kind(c, x->dtype);
+    fx_eval_finish(c, 0, kind, r);
+    return FX_OK;
+}
+
+/* ---- one operand and numbers ------------------------------------------------------------------------------------------ */
+
+typedef struct numbers {
+    double f[3];
+    int64_t i[3];
+    bool given[3];
+} numbers;
+
+#define UNARY_ARGS(NAME, T)                                                                               \
+    static bool NAME(fx_opid id, int64_t n, const T *a, T *r, const numbers *p)                           \
+    {                                                                                                     \
+        T x, p0 = (T)p->f[0], p1 = (T)p->f[1], p2 = (T)p->f[2], z;                                        \
+        switch (id) {                                                                                     \
+        case FX_OP_gelu:                                                                                  \
+            if (p->given[0]) {                                                                            \
+                EACH((T)(0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * (double)x * x))))); \
+            }                                                                                             \
+            EACH((T)(x * 0.5 * (1 + erf(x * 0.70710678118654752440))));                                   \
+        case FX_OP_hardtanh: case FX_OP_clamp:                                                            \
+            if (p->given[0] && p->given[1]) {                                                             \
+                EACH((z = MAX_NAN(x, p0), MIN_NAN(z, p1)));                                               \
+            } else if (p->given[0]) {                                                                     \
+                EACH(MAX_NAN(x, p0));                                                                     \
+            }                                                                                             \
+            EACH(MIN_NAN(x, p1));                                                                         \
+        case FX_OP_clamp_min: EACH(MAX_NAN(x, p0));                                                       \
+        case FX_OP_clamp_max: EACH(MIN_NAN(x, p0));                                                       \
+        case FX_OP_leaky_relu: EACH(x > 0 ? x : x * p0);                                                  \
+        case FX_OP_elu: EACH(x < 0 ? (T)expm1((double)(x * p2)) * (p0 * p1) : x * p1);                    \
+        case FX_OP_softplus: EACH((z = x * p0) > p1 ? x : (T)(log1p(exp((double)z)) / (double)p0));       \
+        default: return false;                                                                            \
+        }                                                                                                 \
+    }
+UNARY_ARGS(unary_args_f32, float)
+UNARY_ARGS(unary_args_f64, double)
+
+static bool unary_args_int(fx_opid id, int64_t n, const int64_t *a, int64_t *r, const numbers *p)
+{
+    int64_t x, z;
+    int64_t lo = id == FX_OP_clamp_max || !p->given[0] ? INT64_MIN : p->i[0];
+    int64_t hi = id == FX_OP_clamp_max ? p->i[0] : id == FX_OP_clamp_min || !p->given[1] ? INT64_MAX : p->i[1];
+    switch (id) {
+    case FX_OP_hardtanh: case FX_OP_clamp: case FX_OP_clamp_min: case FX_OP_clamp_max:
+        EACH((z = x < lo ? lo : x, z > hi ? hi : z));
+    default:
+        return false;
+    }
+}
+
+fx_status eval_unary_args(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    fx_opid id = c->node->op->id;
+    if (id == FX_OP_relu6)
+        return eval_unary(c);
+    numbers p = {0};
+    int n_params = fx_op_schema(c->ctx, c->node->op)->n;
+    if (id == FX_OP_gelu) {
+        const fx_arg *mode = fx_node_arg(c->node, 1);
+        p.given[0] = mode->kind == FX_ARG_STR && !strcmp(mode->s, "tanh");
+        if (!p.given[0] && !(mode->kind == FX_ARG_STR && !strcmp(mode->s, "none")))
+            return fx_eval_fail(c, FX_ERR_TYPE, "argument 'approximate': expected 'none' or 'tanh'");
+    }
+    for (int k = 1; id != FX_OP_gelu && k < n_params && k < 4; k++) {
+        fx_arg_kind kind;
+        if (fx_node_is_none(c->node, k))
+            continue;
+        FX_TRY(fx_eval_number(c, k, &kind, &p.f[k - 1], &p.i[k - 1]));
+        p.given[k - 1] = true;
+    }
+    fx_kind kind = fx_kind_of(fx_eval_type(c, 0)->dtype);
+    const void *a;
+    int64_t n = fx_tensor_numel(x);
+    FX_TRY(fx_eval_array(c, x, kind, 0, NULL, &a));
+    void *r = fx_eval_target(c, 0, kind);
+    bool ok = kind == FX_KIND_F32   ? unary_args_f32(id, n, a, r, &p)
+              : kind == FX_KIND_F64 ? unary_args_f64(id, n, a, r, &p)
+                                    : unary_args_int(id, n, a, r, &p);
+    if (!ok)
+        return no_kind(c, x->dtype);
+    fx_eval_finish(c, 0, kind, r);
+    return FX_OK;
+}
+
+/* ---- two operands ------------------------------------------------------------------------------------------------------- */
+
+typedef struct operand {
+    const void *p;
+    int64_t step; /* 0: one element for all */
+} operand;
+
+typedef struct binary_args {
+    int64_t n;
+    operand a, b;
+    void *r;
+    double alpha;
+    int64_t ialpha;
+    enum { ROUND_NONE, ROUND_TRUNC, ROUND_FLOOR } mode;
+} binary_args;
+
+#define EACH2(expr)                                            \
+    for (int64_t i = 0; i < v->n; i++) {                       \
+        x = a[i * v->a.step];                                  \
+        y = b[i * v->b.step];                                  \
+        r[i] = (expr);                                         \
+    }                                                          \
+    return true
+
+/* ATen's div_floor_floating: the quotient rounded down, made consistent with the remainder. */
+static double floor_quotient(double x, double y, bool single)
+{
+    if (y == 0)
+        return x / y;
+    double mod = fmod(x, y), div = single ? (float)((float)(x - mod) / (float)y) : (x - mod) / y;
+    if (mod != 0 && (y < 0) != (mod < 0))
+        div -= 1;
+    if (div == 0)
+        return copysign(0, x / y);
+    double whole = floor(div);
+    return div - whole > 0.5 ? whole + 1 : whole;
+}
+
+static double float_remainder(double x, double y)
+{
+    double mod = fmod(x, y);
+    return mod != 0 && (y < 0) != (mod < 0) ? mod + y : mod;
+}
+
+/* Constant exponents that eager computes by products and roots. */
+#define POW_SCALAR(NAME, T)                                      \
+    static T NAME(T x, T e)                                      \
+    {                                                            \
+        if (e == 2)                                              \
+            return x * x;                                        \
+        if (e == 3)                                              \
+            return x * x * x;                                    \
+        if (e == -1)                                             \
+            return 1 / x;                                        \
+        if (e == -2)                                             \
+            return 1 / (x * x);                                  \
+        if (e == (T)0.5)                                         \
+            return (T)sqrt((double)x);                           \
+        if (e == (T)-0.5)                                        \
+            return 1 / (T)sqrt((double)x);                       \
+        return (T)pow((double)x, (double)e);                     \
+    }
+POW_SCALAR(pow_scalar_f32, float)
+POW_SCALAR(pow_scalar_f64, double)
+
+#define BINARY_FLOATS(NAME, T, SINGLE, POW)                                                                    \
+    static bool NAME(fx_opid id, const binary_args *v)                                                    \
+    {                                                                                                     \
+        const T *a = v->a.p, *b = v->b.p;                                                                 \
+        T *r = v->r, x, y, alpha = (T)v->alpha;                                                           \
+        switch (id) {                                                                                     \
+        case FX_OP_add_Tensor: case FX_OP_add_Scalar:                                                     \
+            if (alpha == 1) {                                                                             \
+                EACH2(x + y);                                                                             \
+            }                                                                                             \
+            EACH2(x + alpha * y);                                                                         \
+        case FX_OP_sub_Tensor: case FX_OP_sub_Scalar:                                                     \
+            if (alpha == 1) {                                                                             \
+                EACH2(x - y);                                                                             \
+            }                                                                                             \
+            EACH2(x - alpha * y);                                                                         \
+        case FX_OP_rsub_Tensor: case FX_OP_rsub_Scalar: EACH2(y - alpha * x);                             \
+        case FX_OP_mul_Tensor: case FX_OP_mul_Scalar: EACH2(x *y);                                        \
+        case FX_OP_div_Tensor: case FX_OP_div_Scalar: case FX_OP_div_Tensor_mode: case FX_OP_div_Scalar_mode: \
+            if (v->mode == ROUND_TRUNC) {                                                                 \
+                EACH2((T)trunc((double)(T)(x / y)));                                                      \
+            } else if (v->mode == ROUND_FLOOR) {                                                          \
+                EACH2((T)floor_quotient((double)x, (double)y, SINGLE));                                   \
+            }                                                                                             \
+            EACH2(x / y);                                                                                 \
+        case FX_OP_maximum: EACH2(MAX_NAN(x, y));                                                         \
+        case FX_OP_minimum: EACH2(MIN_NAN(x, y));                                                         \
+        case FX_OP_fmod_Tensor: case FX_OP_fmod_Scalar: EACH2((T)fmod((double)x, (double)y));             \
+        case FX_OP_remainder_Tensor: case FX_OP_remainder_Scalar: EACH2((T)float_remainder((double)x, (double)y)); \
+        case FX_OP_pow_Tensor_Scalar: EACH2(POW(x, y));                                                   \
+        case FX_OP_pow_Tensor_Tensor: case FX_OP_pow_Scalar: EACH2((T)pow((double)x, (double)y));         \
+        case FX_OP__prelu_kernel: case FX_OP_prelu: EACH2(x > 0 ? x : y * x);                             \
+        default: return false;                                                                            \
+        }                                                                                                 \
+    }
+BINARY_FLOATS(binary_f32, float, true, pow_scalar_f32)
+BINARY_FLOATS(binary_f64, double, false, pow_scalar_f64)
+
+static int64_t int_pow(int64_t x, int64_t y)
+{
+    if (y < 0)
+        return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;
+    uint64_t r = 1, b = (uint64_t)x;
+    for (; y; y >>= 1, b *= b)
+        if (y & 1)
+            r *= b;
+    return (int64_t)r;
+}
+
+/* y is not 0. The one overflow, of the least int64 by -1, wraps. */
+static int64_t int_div(int64_t x, int64_t y, bool down)
+{
+    if (y == -1)
+        return wrap_neg(x);
+    int64_t q = x / y;
+    return down && x % y != 0 && (x < 0) != (y < 0) ? q - 1 : q;
+}
+
+static int64_t int_mod(int64_t x, int64_t y, bool down)
+{
+    int64_t m = y == -1 ? 0 : x % y;
+    return down && m != 0 && (m < 0) != (y < 0) ? m + y : m;
+}
+
+static bool binary_int(fx_opid id, const binary_args *v)
+{
+    const int64_t *a = v->a.p, *b = v->b.p;
+    int64_t *r = v->r, x, y;
+    switch (id) {
+    case FX_OP_add_Tensor: case FX_OP_add_Scalar: EACH2((int64_t)((uint64_t)x + (uint64_t)wrap_mul(v->ialpha, y)));
+    case FX_OP_sub_Tensor: case FX_OP_sub_Scalar: EACH2((int64_t)((uint64_t)x - (uint64_t)wrap_mul(v->ialpha, y)));
+    case FX_OP_rsub_Tensor: case FX_OP_rsub_Scalar: EACH2((int64_t)((uint64_t)y - (uint64_t)wrap_mul(v->ialpha, x)));
+    case FX_OP_mul_Tensor: case FX_OP_mul_Scalar: EACH2(wrap_mul(x, y));
+    case FX_OP_div_Tensor_mode: case FX_OP_div_Scalar_mode: EACH2(int_div(x, y, v->mode == ROUND_FLOOR));
+    case FX_OP_maximum: EACH2(x > y ? x : y);
+    case FX_OP_minimum: EACH2(x < y ? x : y);
+    case FX_OP_fmod_Tensor: case FX_OP_fmod_Scalar: EACH2(int_mod(x, y, false));
+    case FX_OP_remainder_Tensor: case FX_OP_remainder_Scalar: EACH2(int_mod(x, y, true));
+    case FX_OP_pow_Tensor_Scalar: case FX_OP_pow_Tensor_Tensor: case FX_OP_pow_Scalar: EACH2(int_pow(x, y));
+    case FX_OP_bitwise_and_Tensor: EACH2(x & y);
+    case FX_OP_bitwise_or_Tensor: EACH2(x | y);
+    case FX_OP_bitwise_xor_Tensor: EACH2(x ^ y);
+    default: return false;
+    }
+}
+
+#define COMPARE(NAME, T)                                                                                  \
+    static bool NAME(fx_opid id, const binary_args *v)                                                    \
+    {                                                                                                     \
+        const T *a = v->a.p, *b = v->b.p;                                                                 \
+        T x, y;                                                                                           \
+        int64_t *r = v->r;                                                                                \
+        switch (id) {                                                                                     \
+        case FX_OP_eq_Tensor: case FX_OP_eq_Scalar: EACH2(x == y);                                        \
+        case FX_OP_ne_Tensor: case FX_OP_ne_Scalar: EACH2(x != y);                                        \
+        case FX_OP_lt_Tensor: case FX_OP_lt_Scalar: EACH2(x < y);                                         \
+        case FX_OP_le_Tensor: case FX_OP_le_Scalar: EACH2(x <= y);                                        \
+        case FX_OP_gt_Tensor: case FX_OP_gt_Scalar: EACH2(x > y);                                         \
+        case FX_OP_ge_Tensor: case FX_OP_ge_Scalar: EACH2(x >= y);                                        \
+        case FX_OP_logical_and: EACH2(x != 0 && y != 0);                                                  \
+        case FX_OP_logical_or: EACH2(x != 0 || y != 0);                                                   \
+        default: return false;                                                                            \
+        }                                                                                                 \
+    }
+COMPARE(compare_f32, float)
+COMPARE(compare_f64, double)
+COMPARE(compare_int, int64_t)
+
+/* Whether a parameter is a number: a constant, or the value of a node that yields one. */
+static bool is_number(const fx_eval *c, int param)
+{
+    const fx_arg *a = fx_node_arg(c->node, param);
+    if (a->kind != FX_ARG_NODE)
+        return true;
+    const fx_type *t = c->node->operands[a->i].def->type;
+    return t && (t->kind == FX_TYPE_INT || t->kind == FX_TYPE_FLOAT || t->kind == FX_TYPE_BOOL);
+}
+
+static fx_status promote(const fx_eval *c, int param, fx_promote *p)
+{
+    const fx_tensor *t = fx_eval_input(c, param);
+    if (!is_number(c, param)) {
+        fx_promote_tensor(p, t->dtype, t->rank);
+        return FX_OK;
+    }
+    fx_arg_kind kind;
+    double f;
+    int64_t i;
+    FX_TRY(fx_eval_number(c, param, &kind, &f, &i));
+    fx_promote_number(p, kind);
+    return FX_OK;
+}
+
+/* An operand of an elementwise operator in `kind`. rounded: numbers are first rounded to dtype, as in comparisons. */
+static fx_status get_operand(fx_eval *c, int param, fx_kind kind, fx_dtype rounded, int rank, const int64_t *sizes, operand *o)
+{
+    const fx_tensor *t = fx_eval_input(c, param);
+    o->step = 1;
+    if (t && !is_number(c, param)) {
+        if (t->rank == 0) {
+            o->step = 0;
+            return fx_eval_array(c, t, kind, 0, NULL, &o->p);
+        }
+        return fx_eval_array(c, t, kind, rank, sizes, &o->p);
+    }
+    fx_arg_kind number;
+    double f;
+    int64_t i;
+    FX_TRY(fx_eval_number(c, param, &number, &f, &i));
+    void *p = fx_eval_scratch(c, 1, 8);
+    if (kind == FX_KIND_INT)
+        *(int64_t *)p = i;
+    else if (kind == FX_KIND_F64)
+        *(double *)p = f;
+    else
+        *(float *)p = rounded == FX_F16    ? fx_half_to_float(fx_float_to_half((float)f))
+                      : rounded == FX_BF16 ? fx_bf16_to_float(fx_float_to_bf16((float)f))
+                                           : (float)f;
+    o->p = p;
+    o->step = 0;
+    return FX_OK;
+}
+
+static bool is_comparison(fx_opid id)
+{
+    switch (id) {
+    case FX_OP_eq_Tensor: case FX_OP_eq_Scalar: case FX_OP_ne_Tensor: case FX_OP_ne_Scalar: case FX_OP_lt_Tensor:
+    case FX_OP_lt_Scalar: case FX_OP_le_Tensor: case FX_OP_le_Scalar: case FX_OP_gt_Tensor: case FX_OP_gt_Scalar:
+    case FX_OP_ge_Tensor: case FX_OP_ge_Scalar: case FX_OP_logical_and: case FX_OP_logical_or:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static fx_status check_divisor(const fx_eval *c, const binary_args *v)
+{
+    const int64_t *b = v->b.p;
+    switch (c->node->op->id) {
+    case FX_OP_div_Tensor_mode: case FX_OP_div_Scalar_mode: case FX_OP_fmod_Tensor: case FX_OP_fmod_Scalar:
+    case FX_OP_remainder_Tensor: case FX_OP_remainder_Scalar:
+        for (int64_t i = 0; i < (v->b.step ? v->n : v->n > 0); i++)
+            if (b[i] == 0)
+                return fx_eval_fail(c, FX_ERR_ARGUMENT, "integer division by zero");
+        return FX_OK;
+    default:
+        return FX_OK;
+    }
+}
+
+/* What only some of the rows have: alpha, rounding mode. */
+static fx_status read_extras(const fx_eval *c, binary_args *v)
+{
+    fx_arg_kind kind;
+    v->alpha = 1;
+    v->ialpha = 1;
+    switch (c->node->op->id) {
+    case FX_OP_add_Tensor: case FX_OP_add_Scalar: case FX_OP_sub_Tensor: case FX_OP_sub_Scalar: case FX_OP_rsub_Tensor:
+    case FX_OP_rsub_Scalar:
+        return fx_eval_number(c, 2, &kind, &v->alpha, &v->ialpha);
+    case FX_OP_div_Tensor_mode: case FX_OP_div_Scalar_mode: {
+        const fx_arg *mode = fx_node_arg(c->node, 2);
+        if (mode->kind == FX_ARG_NONE)
+            return FX_OK;
+        if (mode->kind != FX_ARG_STR || (strcmp(mode->s, "trunc") && strcmp(mode->s, "floor")))
+            return fx_eval_fail(c, FX_ERR_TYPE, "argument 'rounding_mode': expected None, 'trunc' or 'floor'");
+        v->mode = mode->s[0] == 't' ? ROUND_TRUNC : ROUND_FLOOR;
+        return FX_OK;
+    }
+    default:
+        return FX_OK;
+    }
+}
+
+/* second: what to read as the second operand instead of parameter 1. */
+static fx_status binary(fx_eval *c, const fx_tensor *second)
+{
+    fx_opid id = c->node->op->id;
+    fx_promote p = fx_promote_begin();
+    binary_args v = {0};
+    FX_TRY(promote(c, 0, &p));
+    FX_TRY(promote(c, 1, &p));
+    FX_TRY(read_extras(c, &v));
+    bool test = is_comparison(id), ok;
+    const fx_tensor *out = fx_eval_out(c, 0);
+    fx_dtype common = test ? fx_promote_end(&p) : out->dtype;
+    fx_kind kind = fx_kind_of(common), rkind = test ? FX_KIND_INT : kind;
+    if (fx_dtype_is_complex(common))
+        return no_kind(c, common);
+    v.n = fx_tensor_numel(out);
+    FX_TRY(get_operand(c, 0, kind, test ? common : FX_F32, out->rank, out->sizes, &v.a));
+    if (second) {
+        v.b.step = 1;
+        FX_TRY(fx_eval_array(c, second, kind, out->rank, out->sizes, &v.b.p));
+    } else {
+        FX_TRY(get_operand(c, 1, kind, test ? common : FX_F32, out->rank, out->sizes, &v.b));
+    }
+    v.r = fx_kind_size(rkind) == fx_dtype_size(out->dtype) && fx_kind_of(out->dtype) == rkind
+              ? out->data
+              : fx_eval_scratch(c, v.n, fx_kind_size(rkind));
+    if (test)
+        ok = kind == FX_KIND_F32 ? compare_f32(id, &v) : kind == FX_KIND_F64 ? compare_f64(id, &v) : compare_int(id, &v);
+    else if (kind == FX_KIND_INT) {
+        FX_TRY(check_divisor(c, &v));
+        ok = binary_int(id, &v);
+    } else {
+        ok = kind == FX_KIND_F32 ? binary_f32(id, &v) : binary_f64(id, &v);
+    }
+    if (!ok)
+        return no_kind(c, common);
+    fx_eval_finish(c, 0, rkind, v.r);
+    return FX_OK;
+}
+
+fx_status eval_binary(fx_eval *c)
+{
+    return binary(c, NULL);
+}
+
+/* The weight of channel dim 1 is seen as [1, C, 1, ...]. */
+fx_status eval_prelu(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0), *w = fx_eval_input(c, 1);
+    fx_tensor seen = *w;
+    if (w->rank == 1 && x->rank >= 2) {
+        seen.rank = x->rank - 1;
+        for (int d = 1; d < seen.rank; d++) {
+            seen.sizes[d] = 1;
+            seen.strides[d] = 1;
+        }
+    } else if (w->rank == 1) {
+        seen.rank = 0;
+    }
+    return binary(c, &seen);
+}
+
+/* ---- selection -------------------------------------------------------------------------------------------------------- */
+
+static fx_status select_elements(fx_eval *c, const fx_tensor *cond, operand a, operand b, fx_kind kind)
+{
+    const fx_tensor *out = &c->out[0];
+    const void *p;
+    int64_t n = fx_tensor_numel(out);
+    FX_TRY(fx_eval_array(c, cond, FX_KIND_INT, out->rank, out->sizes, &p));
+    const int64_t *mask = p;
+    size_t size = fx_kind_size(kind);
+    char *r = fx_eval_scratch(c, n, size);
+    for (int64_t i = 0; i < n; i++) {
+        const operand *o = mask[i] ? &a : &b;
+        memcpy(r + (size_t)i * size, (const char *)o->p + (size_t)(i * o->step) * size, size);
+    }
+    fx_eval_finish(c, 0, kind, r);
+    return FX_OK;
+}
+
+fx_status eval_where(fx_eval *c)
+{
+    const fx_tensor *out = fx_eval_out(c, 0);
+    fx_kind kind = fx_kind_of(out->dtype);
+    operand a, b;
+    FX_TRY(get_operand(c, 1, kind, FX_F32, out->rank, out->sizes, &a));
+    FX_TRY(get_operand(c, 2, kind, FX_F32, out->rank, out->sizes, &b));
+    return select_elements(c, fx_eval_input(c, 0), a, b, kind);
+}
+
+fx_status eval_masked_fill(fx_eval *c)
+{
+    const fx_tensor *out = fx_eval_out(c, 0);
+    fx_kind kind = fx_kind_of(out->dtype);
+    operand x, value;
+    FX_TRY(get_operand(c, 0, kind, FX_F32, out->rank, out->sizes, &x));
+    FX_TRY(get_operand(c, 2, kind, FX_F32, out->rank, out->sizes, &value));
+    return select_elements(c, fx_eval_input(c, 1), value, x, kind);
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------------ */
+
+static fx_status alias(fx_eval *c, const fx_tensor *x)
+{
+    c->out[0] = *x;
+    c->n_out = 1;
+    return FX_OK;
+}
+
+/* Where eager returns the tensor itself, so do we: in-place writes must be seen through it. */
+fx_status eval_copy(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    fx_opid id = c->node->op->id;
+    if (id == FX_OP_dropout || id == FX_OP_feature_dropout || (id == FX_OP_contiguous && fx_tensor_is_contiguous(x)))
+        return alias(c, x);
+    fx_tensor_assign(fx_eval_out(c, 0), x);
+    return FX_OK;
+}
+
+fx_status eval_cast(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    if (c->node->op->id == FX_OP_to_dtype && fx_eval_type(c, 0)->dtype == x->dtype && !fx_node_bool(c->node, 3))
+        return alias(c, x);
+    if (fx_dtype_is_complex(x->dtype))
+        return no_kind(c, x->dtype);
+    fx_tensor_assign(fx_eval_out(c, 0), x);
+    return FX_OK;
+}
+
+fx_status eval_copy_from(fx_eval *c)
+{
+    const fx_tensor *src = fx_eval_input(c, 1);
+    const fx_tensor *out = fx_eval_out(c, 0);
+    bool ok = src && src->rank <= out->rank && !fx_dtype_is_complex(src->dtype);
+    for (int i = 0; ok && i < src->rank; i++)
+        ok = src->sizes[i] == 1 || src->sizes[i] == out->sizes[out->rank - src->rank + i];
+    if (!ok)
+        return fx_eval_fail(c, FX_ERR_TYPE, "argument 'src' does not broadcast to 'self'");
+    fx_tensor_assign(out, src);
+    return FX_OK;
+}

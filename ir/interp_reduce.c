@@ -1,0 +1,304 @@
+/* ir/interp_reduce.c: reference evaluation of reductions, softmax and norms. Sums are in double.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/ops.h"
+
+/* x with the dims of mask last, so that every result element is one run of memory. */
+static fx_tensor reduced_last(const fx_tensor *x, uint32_t mask, int64_t *rows, int64_t *n)
+{
+    fx_tensor t = *x;
+    int k = 0;
+    *rows = *n = 1;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < x->rank; i++) {
+            if (((mask >> i) & 1) != (uint32_t)pass)
+                continue;
+            t.sizes[k] = x->sizes[i];
+            t.strides[k++] = x->strides[i];
+            *(pass ? n : rows) *= x->sizes[i];
+        }
+    return t;
+}
+
+static uint32_t axes(const fx_eval *c, int param, int rank)
+{
+    int64_t v[FX_MAX_RANK];
+    int n = fx_node_is_none(c->node, param) ? 0 : fx_node_ints(c->node, param, v, FX_MAX_RANK);
+    uint32_t mask = n > 0 ? 0 : (1u << rank) - 1;
+    for (int i = 0; i < n; i++)
+        mask |= rank ? 1u << (v[i] < 0 ? v[i] + rank : v[i]) : 0;
+    return mask;
+}
+
+static fx_status sum_or_mean(fx_eval *c, const fx_tensor *t, int64_t rows, int64_t n, bool mean)
+{
+    const void *p;
+    fx_dtype dtype = fx_eval_type(c, 0)->dtype;
+    if (fx_dtype_is_int(dtype)) {
+        FX_TRY(fx_eval_array(c, t, FX_KIND_INT, 0, NULL, &p));
+        const int64_t *x = p;
+        int64_t *y = fx_eval_target(c, 0, FX_KIND_INT);
+        for (int64_t r = 0; r < rows; r++) {
+            uint64_t sum = 0;
+            for (int64_t i = 0; i < n; i++)
+                sum += (uint64_t)*x++;
+            y[r] = (int64_t)sum;
+        }
+        fx_eval_finish(c, 0, FX_KIND_INT, y);
+        return FX_OK;
+    }
+    FX_TRY(fx_eval_array(c, t, FX_KIND_F64, 0, NULL, &p));
+    const double *x = p;
+    double *y = fx_eval_target(c, 0, FX_KIND_F64);
+    for (int64_t r = 0; r < rows; r++) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            sum += *x++;
+        y[r] = mean ? sum / (double)n : sum;
+    }
+    fx_eval_finish(c, 0, FX_KIND_F64, y);
+    return FX_OK;
+}
+
+static fx_status extreme(fx_eval *c, const fx_tensor *t, int64_t rows, int64_t n, bool max)
+{
+    const void *p;
+    if (fx_dtype_is_int(t->dtype)) {
+        FX_TRY(fx_eval_array(c, t, FX_KIND_INT, 0, NULL, &p));
+        const int64_t *x = p;
+        int64_t *y = fx_eval_target(c, 0, FX_KIND_INT);
+        for (int64_t r = 0; r < rows; r++, x += n) {
+            y[r] = x[0];
+            for (int64_t i = 1; i < n; i++)
+                if (max ? x[i] > y[r] : x[i] < y[r])
+                    y[r] = x[i];
+        }
+        fx_eval_finish(c, 0, FX_KIND_INT, y);
+        return FX_OK;
+    }
+    FX_TRY(fx_eval_array(c, t, FX_KIND_F64, 0, NULL, &p));
+    const double *x = p;
+    double *y = fx_eval_target(c, 0, FX_KIND_F64);
+    for (int64_t r = 0; r < rows; r++, x += n) {
+        y[r] = x[0];
+        for (int64_t i = 1; i < n && y[r] == y[r]; i++)
+            if (x[i] != x[i] || (max ? x[i] > y[r] : x[i] < y[r]))
+                y[r] = x[i];
+    }
+    fx_eval_finish(c, 0, FX_KIND_F64, y);
+    return FX_OK;
+}
+
+/* Sum of squared deviations over max(n - correction, 0). */
+static fx_status variance(fx_eval *c, const fx_tensor *t, int64_t rows, int64_t n, double correction)
+{
+    const void *p;
+    FX_TRY(fx_eval_array(c, t, FX_KIND_F64, 0, NULL, &p));
+    const double *x = p;
+    double *y = fx_eval_target(c, 0, FX_KIND_F64), by = (double)n - correction;
+    for (int64_t r = 0; r < rows; r++, x += n) {
+        double mean = 0, sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            mean += x[i];
+        mean /= (double)n;
+        for (int64_t i = 0; i < n; i++)
+            sum += (x[i] - mean) * (x[i] - mean);
+        y[r] = sum / (by > 0 ? by : 0);
+    }
+    fx_eval_finish(c, 0, FX_KIND_F64, y);
+    return FX_OK;
+}
+
+fx_status eval_reduce(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    fx_opid id = c->node->op->id;
+    bool all = id == FX_OP_sum || id == FX_OP_mean;
+    int64_t rows, n;
+    fx_tensor t = reduced_last(x, all ? (1u << x->rank) - 1 : axes(c, 1, x->rank), &rows, &n);
+    switch (id) {
+    case FX_OP_sum: case FX_OP_sum_dim_IntList:
+        return sum_or_mean(c, &t, rows, n, false);
+    case FX_OP_mean: case FX_OP_mean_dim:
+        return sum_or_mean(c, &t, rows, n, true);
+    case FX_OP_amax: case FX_OP_amin:
+        return extreme(c, &t, rows, n, id == FX_OP_amax);
+    default: {
+        fx_arg_kind kind;
+        double correction = 1;
+        int64_t i;
+        if (!fx_node_is_none(c->node, 2))
+            FX_TRY(fx_eval_number(c, 2, &kind, &correction, &i));
+        return variance(c, &t, rows, n, correction);
+    }
+    }
+}
+
+/* The first of the greatest; the first NaN wins. */
+fx_status eval_argmax(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    int64_t rows, n, *y;
+    fx_tensor t = reduced_last(x, fx_node_is_none(c->node, 1) ? (1u << x->rank) - 1 : axes(c, 1, x->rank), &rows, &n);
+    const void *p;
+    bool ints = fx_dtype_is_int(x->dtype);
+    FX_TRY(fx_eval_array(c, &t, ints ? FX_KIND_INT : FX_KIND_F64, 0, NULL, &p));
+    y = fx_eval_out(c, 0)->data;
+    for (int64_t r = 0; r < rows; r++) {
+        const double *f = (const double *)p + r * n;
+        const int64_t *k = (const int64_t *)p + r * n;
+        int64_t best = 0;
+        for (int64_t i = 1; i < n; i++)
+            if (ints ? k[i] > k[best] : f[best] == f[best] && (f[i] != f[i] || f[i] > f[best]))
+                best = i;
+        y[r] = best;
+    }
+    return FX_OK;
+}
+
+/* ---- softmax ---------------------------------------------------------------------------------------------------------- */
+
+fx_status eval_softmax(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    fx_opid id = c->node->op->id;
+    bool logs = id == FX_OP__log_softmax || id == FX_OP_log_softmax_int;
+    int64_t rows, n, axis = fx_node_int(c->node, 1);
+    uint32_t mask = x->rank ? 1u << (axis < 0 ? axis + x->rank : axis) : 0;
+    fx_tensor t = reduced_last(x, mask, &rows, &n);
+    const void *p;
+    FX_TRY(fx_eval_array(c, &t, FX_KIND_F64, 0, NULL, &p));
+    double *y = fx_eval_scratch(c, rows * n, sizeof *y);
+    for (int64_t r = 0; r < rows && n; r++) {
+        const double *from = (const double *)p + r * n;
+        double *to = y + r * n, max = from[0], sum = 0;
+        for (int64_t i = 1; i < n; i++)
+            max = from[i] > max || from[i] != from[i] ? from[i] : max;
+        for (int64_t i = 0; i < n; i++)
+            sum += exp(from[i] - max);
+        for (int64_t i = 0; i < n; i++)
+            to[i] = logs ? from[i] - max - log(sum) : exp(from[i] - max) / sum;
+    }
+    /* Back from the order with the axis last. */
+    fx_tensor *out = fx_eval_out(c, 0), to = reduced_last(out, mask, &rows, &n), from = to;
+    from.dtype = FX_F64;
+    from.data = y;
+    for (int64_t d = to.rank - 1, stride = 1; d >= 0; d--) {
+        from.strides[d] = stride;
+        stride *= from.sizes[d];
+    }
+    if (rows > 0 && n > 0)
+        fx_tensor_assign(&to, &from);
+    return FX_OK;
+}
+
+/* ---- norms ------------------------------------------------------------------------------------------------------------ */
+
+static fx_status vector(fx_eval *c, int param, const double **p)
+{
+    const fx_tensor *t = fx_eval_input(c, param);
+    const void *v = NULL;
+    if (t)
+        FX_TRY(fx_eval_array(c, t, FX_KIND_F64, 0, NULL, &v));
+    *p = v;
+    return FX_OK;
+}
+
+fx_status eval_batch_norm(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    bool legit = c->node->op->id == FX_OP__native_batch_norm_legit_no_training;
+    double eps = fx_node_float(c->node, legit ? 6 : 7);
+    const double *weight, *bias, *mean, *var;
+    const void *p;
+    FX_TRY(vector(c, 1, &weight));
+    FX_TRY(vector(c, 2, &bias));
+    FX_TRY(vector(c, 3, &mean));
+    FX_TRY(vector(c, 4, &var));
+    FX_TRY(fx_eval_array(c, x, FX_KIND_F64, 0, NULL, &p));
+    const double *from = p;
+    double *y = fx_eval_target(c, 0, FX_KIND_F64), *to = y;
+    int64_t inner = 1;
+    for (int i = 2; i < x->rank; i++)
+        inner *= x->sizes[i];
+    for (int64_t r = 0; r < x->sizes[0] * x->sizes[1]; r++) {
+        int64_t ch = r % x->sizes[1];
+        double scale = (weight ? weight[ch] : 1) / sqrt(var[ch] + eps), shift = bias ? bias[ch] : 0;
+        for (int64_t i = 0; i < inner; i++)
+            *to++ = (*from++ - mean[ch]) * scale + shift;
+    }
+    fx_eval_finish(c, 0, FX_KIND_F64, y);
+    if (legit)
+        for (int i = 1; i < 3; i++)
+            fx_eval_out(c, i);
+    return FX_OK;
+}
+
+/* Rows of n elements to mean 0 and variance 1; statistics go to results 1 and 2 where the row has them. */
+static fx_status normalize(fx_eval *c, int64_t rows, int64_t n, double eps, double *y, bool stats)
+{
+    const void *p;
+    FX_TRY(fx_eval_array(c, fx_eval_input(c, 0), FX_KIND_F64, 0, NULL, &p));
+    double *mean = stats ? fx_eval_target(c, 1, FX_KIND_F64) : NULL, *rstd = stats ? fx_eval_target(c, 2, FX_KIND_F64) : NULL;
+    for (int64_t r = 0; r < rows; r++) {
+        const double *x = (const double *)p + r * n;
+        double m = 0, v = 0;
+        for (int64_t i = 0; i < n; i++)
+            m += x[i];
+        m /= (double)n;
+        for (int64_t i = 0; i < n; i++)
+            v += (x[i] - m) * (x[i] - m);
+        double s = 1 / sqrt(v / (double)n + eps);
+        for (int64_t i = 0; i < n; i++)
+            y[r * n + i] = (x[i] - m) * s;
+        if (stats) {
+            mean[r] = m;
+            rstd[r] = s;
+        }
+    }
+    if (stats) {
+        fx_eval_finish(c, 1, FX_KIND_F64, mean);
+        fx_eval_finish(c, 2, FX_KIND_F64, rstd);
+    }
+    return FX_OK;
+}
+
+fx_status eval_layer_norm(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    const double *weight, *bias;
+    int dims = fx_node_arg(c->node, 1)->kind == FX_ARG_INT ? 1 : fx_node_arg(c->node, 1)->n;
+    int64_t rows = 1, n = 1;
+    for (int i = 0; i < x->rank; i++)
+        *(i < x->rank - dims ? &rows : &n) *= x->sizes[i];
+    FX_TRY(vector(c, 2, &weight));
+    FX_TRY(vector(c, 3, &bias));
+    double *y = fx_eval_target(c, 0, FX_KIND_F64);
+    FX_TRY(normalize(c, rows, n, fx_node_float(c->node, 4), y, c->node->op->id == FX_OP_native_layer_norm));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++)
+            y[r * n + i] = y[r * n + i] * (weight ? weight[i] : 1) + (bias ? bias[i] : 0);
+    fx_eval_finish(c, 0, FX_KIND_F64, y);
+    return FX_OK;
+}
+
+fx_status eval_group_norm(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    bool native = c->node->op->id == FX_OP_native_group_norm;
+    int64_t groups = fx_node_int(c->node, native ? 6 : 1), channels = x->sizes[1], inner = 1;
+    const double *weight, *bias;
+    for (int i = 2; i < x->rank; i++)
+        inner *= x->sizes[i];
+    FX_TRY(vector(c, native ? 1 : 2, &weight));
+    FX_TRY(vector(c, native ? 2 : 3, &bias));
+    double *y = fx_eval_target(c, 0, FX_KIND_F64);
+    FX_TRY(normalize(c, x->sizes[0] * groups, channels / groups * inner, fx_node_float(c->node, native ? 7 : 4), y, native));
+    for (int64_t r = 0; r < x->sizes[0] * channels; r++)
+        for (int64_t i = 0; i < inner; i++)
+            y[r * inner + i] = y[r * inner + i] * (weight ? weight[r % channels] : 1) + (bias ? bias[r % channels] : 0);
+    fx_eval_finish(c, 0, FX_KIND_F64, y);
+    return FX_OK;
+}
