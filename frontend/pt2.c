@@ -114,23 +114,23 @@ static fx_status find_model(fx_pt2 *p)
     return FX_OK;
 }
 
-static fx_status read_json(fx_pt2 *p, const fx_zip_entry *e, json_t **out)
+static fx_status read_json(fx_pt2 *p, const fx_zip_entry *e, const fx_value **out)
 {
     const unsigned char *data;
     p->r.loc.entry = e->name;
     FX_TRY(fx_zip_read(p->zip, e, p->tmp, 1, &data));
-    return fx_json_parse(&p->r, (const char *)data, (size_t)e->size, out);
+    return fx_json_parse(&p->r, p->tmp, (const char *)data, (size_t)e->size, out);
 }
 
-static fx_status read_schema(fx_pt2 *p, const json_t *program)
+static fx_status read_schema(fx_pt2 *p, const fx_value *program)
 {
-    json_t *version, *writer;
+    const fx_value *version, *writer;
     int64_t major, minor;
     FX_TRY(fx_json_object(&p->r, program, "schema_version", &version));
     FX_TRY(fx_json_int(&p->r, version, "major", &major));
     FX_TRY(fx_json_int(&p->r, version, "minor", &minor));
     FX_TRY(fx_json_optional(&p->r, program, "torch_version", &writer));
-    p->torch_version = json_is_string(writer) ? fx_intern(p->ctx, json_string_value(writer)) : "unknown";
+    p->torch_version = fx_value_is(writer, FX_JSON_STRING) ? fx_intern(p->ctx, fx_value_text(writer)) : "unknown";
     if (major != SCHEMA_MAJOR)
         return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "expected export schema %d, got %lld.%lld (torch %s)%s", SCHEMA_MAJOR,
                        (long long)major, (long long)minor, p->torch_version,
@@ -140,9 +140,9 @@ static fx_status read_schema(fx_pt2 *p, const json_t *program)
 }
 
 /* The table of stored tensors. torch 2.8 pickled them all into one file instead. */
-static fx_status read_config(fx_pt2 *p, const char *name, const char *folder, json_t **config)
+static fx_status read_config(fx_pt2 *p, const char *name, const char *folder, const fx_value **config)
 {
-    json_t *root;
+    const fx_value *root;
     const fx_zip_entry *e = fx_zip_find(p->zip, name);
     if (!e) {
         const char *pickle = fx_intern_f(p->ctx, "%sdata/%s/%s.pt", p->root, folder, p->model);
@@ -160,7 +160,7 @@ static fx_status read_config(fx_pt2 *p, const char *name, const char *folder, js
 
 static fx_status load(fx_pt2 *p)
 {
-    json_t *program, *graph_module;
+    const fx_value *program, *graph_module;
     FX_TRY(find_root(p));
     FX_TRY(check_archive(p));
     FX_TRY(find_model(p));

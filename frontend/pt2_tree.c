@@ -35,20 +35,20 @@ static bool is_dict(const char *type)
 static fx_status read_keys(reader *t, const char *type, const char *context, size_t n, const char **keys)
 {
     fx_pt2 *p = t->p;
-    json_t *list;
-    FX_TRY(fx_json_parse(&p->r, context, strlen(context), &list));
+    const fx_value *list;
+    FX_TRY(fx_json_parse(&p->r, p->tmp, context, strlen(context), &list));
     if (!strcmp(type, "collections.defaultdict"))
         FX_TRY(fx_json_array(&p->r, list, "dict_context", &list));
-    FX_TRY(fx_json_expect(&p->r, list, JSON_ARRAY, "context"));
-    if (json_array_size(list) != n)
+    FX_TRY(fx_json_expect(&p->r, list, FX_JSON_ARRAY, "context"));
+    if (fx_value_size(list) != n)
         return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "%s: expected as many keys as items, got %zu and %zu", t->what,
-                       json_array_size(list), n);
+                       fx_value_size(list), n);
     for (size_t i = 0; i < n; i++) {
-        json_t *key = json_array_get(list, i);
-        if (json_is_string(key))
-            keys[i] = fx_intern(p->ctx, json_string_value(key));
-        else if (json_is_integer(key))
-            keys[i] = fx_intern_f(p->ctx, "%lld", (long long)json_integer_value(key));
+        const fx_value *key = fx_value_at(list, i);
+        if (fx_value_is(key, FX_JSON_STRING))
+            keys[i] = fx_intern(p->ctx, fx_value_text(key));
+        else if (fx_value_is(key, FX_JSON_INT))
+            keys[i] = fx_intern_f(p->ctx, "%lld", (long long)key->i);
         else
             return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%s: expected strings or integers as keys of a dict, got %s", t->what,
                            fx_json_kind(key));
@@ -56,16 +56,16 @@ static fx_status read_keys(reader *t, const char *type, const char *context, siz
     return FX_OK;
 }
 
-static fx_status node(reader *t, const json_t *spec, int depth, const fx_arg **out)
+static fx_status node(reader *t, const fx_value *spec, int depth, const fx_arg **out)
 {
     fx_pt2 *p = t->p;
-    json_t *type, *children;
+    const fx_value *type, *children;
     const char *name, *context;
     if (depth == MAX_DEPTH)
         return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%s: nested more than %d deep", t->what, MAX_DEPTH);
     FX_TRY(fx_json_optional(&p->r, spec, "type", &type));
     FX_TRY(fx_json_array(&p->r, spec, "children_spec", &children));
-    size_t n = json_array_size(children);
+    size_t n = fx_value_size(children);
     if (!type) {
         if (n || t->next == t->n)
             return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "%s: expected a tree of %d leaves, got more", t->what, t->n);
@@ -75,7 +75,7 @@ static fx_status node(reader *t, const json_t *spec, int depth, const fx_arg **o
     FX_TRY(fx_json_string(&p->r, spec, "type", &name));
     const fx_arg **items = FX_NEW_ARRAY(p->tmp, const fx_arg *, n);
     for (size_t i = 0; i < n; i++)
-        FX_TRY(node(t, json_array_get(children, i), depth + 1, &items[i]));
+        FX_TRY(node(t, fx_value_at(children, i), depth + 1, &items[i]));
     for (size_t i = 0; i < sizeof sequences / sizeof *sequences; i++)
         if (!strcmp(sequences[i].name, name)) {
             *out = fx_arg_seq(p->ctx, sequences[i].kind, (int)n, items);
@@ -92,15 +92,15 @@ static fx_status node(reader *t, const json_t *spec, int depth, const fx_arg **o
 
 fx_status fx_pt2_tree(fx_pt2 *p, const char *what, const char *spec, int n, const fx_arg *const *leaf, const fx_arg **out)
 {
-    json_t *root;
-    FX_TRY(fx_json_parse(&p->r, spec, strlen(spec), &root));
-    if (!json_is_array(root) || json_array_size(root) != 2 || !json_is_integer(json_array_get(root, 0)))
+    const fx_value *root;
+    FX_TRY(fx_json_parse(&p->r, p->tmp, spec, strlen(spec), &root));
+    if (!fx_value_is(root, FX_JSON_ARRAY) || fx_value_size(root) != 2 || !fx_value_is(fx_value_at(root, 0), FX_JSON_INT))
         return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "%s: expected a tree as [protocol, spec]", what);
-    if (json_integer_value(json_array_get(root, 0)) != 1)
+    if (fx_value_at(root, 0)->i != 1)
         return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%s: expected protocol 1 of trees, got %lld", what,
-                       (long long)json_integer_value(json_array_get(root, 0)));
+                       (long long)fx_value_at(root, 0)->i);
     reader t = {.p = p, .what = what, .leaf = leaf, .n = n};
-    FX_TRY(node(&t, json_array_get(root, 1), 0, out));
+    FX_TRY(node(&t, fx_value_at(root, 1), 0, out));
     if (t.next != n)
         return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "%s: expected a tree of %d leaves, got %d", what, n, t.next);
     return FX_OK;
