@@ -5,6 +5,8 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
     python -m pytest tests/models            the subset that CI runs
     python -m pytest tests/models --full     every model of the zoo
 """
+import re
+
 import numpy
 import pytest
 
@@ -117,6 +119,15 @@ def test_decomposed_equals_eager(name, tmp_path, full):
     net = emitted.Net(emitted.build(tmp_path, sizes), tmp_path / "net.bin")
     for x, y in zip(exported.inputs, exported.outputs):
         assert_close(net.run(x, y), y)
+
+
+@pytest.mark.parametrize("name", ["the lists"])
+def test_lists_agree(name):
+    """tests/CMakeLists.txt registers a test for each model of the zoo."""
+    text = (emitted.ROOT / "tests" / "CMakeLists.txt").read_text()
+    listed = {k: re.search(rf"set\({k}_models ([^)]*)\)", text)[1].split() for k in ("quick", "full")}
+    assert listed["quick"] == zoo.QUICK
+    assert sorted(listed["quick"] + listed["full"]) == sorted(zoo.MODELS)
 
 
 @pytest.mark.parametrize("name", ["simple_cnn", "mnist_cnn", "mixed"])

@@ -12,6 +12,7 @@ torch's version.
     python zoo.py NAME...     export these (all without names), print where they lie
 """
 import dataclasses
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -241,8 +242,10 @@ def export(name):
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     reference = folder / f"{name}.npz"
-    if not reference.exists():
-        write(folder, name)
+    with open(folder / f"{name}.lock", "w") as lock:  # tests run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not reference.exists():
+            write(folder, name)
     with numpy.load(reference) as arrays:
         inputs = [[arrays[f"in{i}_0"]] for i in range(INPUTS)]
         outputs = [[arrays[k] for k in arrays.files if k.startswith(f"out{i}_")] for i in range(INPUTS)]

@@ -1,0 +1,403 @@
+"""The command as a user meets it: options, messages, exit statuses, files left. Python's own library only.
+
+Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+
+    FXCC=build/release/bin/fxcc python3 tests/cli/test_cli.py
+"""
+import io
+import json
+import math
+import os
+import pathlib
+import random
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FXCC = os.environ.get("FXCC") or str(ROOT / "build" / "release" / "bin" / "fxcc")
+DIGITS = ROOT / "examples" / "digits" / "digits.pt2"
+COMMANDS = ["compile", "show", "run", "check", "passes", "target"]
+
+
+def fxcc(*argv, **kwargs):
+    return subprocess.run([FXCC, *map(str, argv)], capture_output=True, timeout=300, **kwargs)
+
+
+def npy(shape, values):
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({''.join(f'{n}, ' for n in shape)}), }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + struct.pack(f"<{len(values)}f", *values)
+
+
+def read_npy(data):
+    (size,) = struct.unpack("<H", data[8:10])
+    body = data[10 + size:]
+    return struct.unpack(f"<{len(body) // 4}f", body)
+
+
+def rewritten(change):
+    """digits.pt2 with some entries changed: change(name, data) gives the new data, or None to leave the entry out."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(DIGITS) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as new:
+        for info in old.infolist():
+            data = change(info.filename, old.read(info))
+            if data is not None:
+                new.writestr(zipfile.ZipInfo(info.filename), data)
+    return out.getvalue()
+
+
+def json_changed(change):
+    """digits.pt2 whose graph is changed by change(graph module)."""
+    def entry(name, data):
+        if not name.endswith("models/model.json"):
+            return data
+        program = json.loads(data)
+        change(program)
+        return json.dumps(program).encode()
+    return rewritten(entry)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="fxcc-cli-"))
+        self.addCleanup(shutil.rmtree, self.dir)
+
+    def ok(self, *argv, **kwargs):
+        done = fxcc(*argv, **kwargs)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.assertEqual(done.stderr, b"")
+        return done.stdout.decode()
+
+    def fails(self, *argv, says, **kwargs):
+        """Exit status 1, a message that contains `says`, nothing on standard output."""
+        done = fxcc(*argv, **kwargs)
+        self.assertEqual(done.returncode, 1, done.stderr.decode(errors="replace"))
+        self.assertIn(says, done.stderr.decode(errors="replace"))
+        self.assertEqual(done.stdout, b"")
+        return done.stderr.decode(errors="replace")
+
+    def refuses(self, data, *says):
+        """compile refuses this file, names it, and leaves nothing."""
+        path, out = self.dir / "bad.pt2", self.dir / "out"
+        path.write_bytes(data)
+        text = self.fails("compile", path, "-o", out, says="error:")
+        self.assertIn("bad.pt2", text)
+        for word in says:
+            self.assertIn(word, text)
+        self.assertFalse(out.exists() and any(out.iterdir()), "files were left behind")
+        return text
+
+
+class Usage(Case):
+    def test_help_and_version(self):
+        self.assertIn("compile", self.ok("--help"))
+        self.assertRegex(self.ok("--version"), r"^fxcc \d+\.\d+\.\d+\n$")
+        for command in COMMANDS:
+            self.assertIn("Usage: fxcc " + command, self.ok(command, "--help"))
+
+    def test_usage_errors_exit_1(self):
+        self.assertEqual(fxcc().returncode, 1)
+        self.fails("frobnicate", says="expected a command")
+        self.fails("compile", says="expected a model")
+        self.fails("compile", DIGITS, says="expected -o DIR")
+        self.fails("compile", DIGITS, "-o", self.dir, "--weights=zip", says="expected --weights=c, bin or incbin, got 'zip'")
+        self.fails("compile", DIGITS, "-o", self.dir, "--threads=none", says="expected a number of threads")
+        self.fails("compile", DIGITS, "-o", self.dir, "--dump-after=nonesuch", says="expected the name of a pass, got 'nonesuch'")
+        self.fails("compile", DIGITS, DIGITS, "-o", self.dir, says="expected one model")
+        self.fails("compile", "--frobnicate", says="unrecognized option")
+        self.fails("run", DIGITS, says="expected -o FILE")
+        self.fails("run", DIGITS, "-o", "out.txt", says="named .npy or .npz")
+        self.fails("check", DIGITS, says="expected --against")
+        self.fails("check", DIGITS, "--against=x.npz", "--rtol=-1", says="tolerance")
+
+    def test_unknown_target(self):
+        self.fails("compile", DIGITS, "-o", self.dir / "out", "--target=z80", says="z80")
+        self.fails("target", "z80", says="z80")
+
+    def test_full_disk_is_noticed(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([FXCC, "show", DIGITS], stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 1)
+
+    def test_output_folder_that_cannot_be(self):
+        (self.dir / "file").write_text("")
+        self.fails("compile", DIGITS, "-o", self.dir / "file" / "out", says=str(self.dir / "file"))
+
+
+class Looking(Case):
+    def test_table(self):
+        text = self.ok("show", DIGITS)
+        self.assertIn("conv2d", text)
+        self.assertIn("linear", text)
+
+    def test_text_reads_back(self):
+        text = self.ok("show", "--text", DIGITS)
+        (self.dir / "digits.fx").write_text(text)
+        self.assertEqual(self.ok("show", "--text", self.dir / "digits.fx"), text)
+
+    def test_dot(self):
+        text = self.ok("show", "--dot", DIGITS)
+        self.assertTrue(text.startswith("digraph"))
+        if shutil.which("dot"):
+            subprocess.run(["dot", "-Tsvg", "-o", "/dev/null"], input=text.encode(), check=True)
+
+    def test_program(self):
+        self.assertIn("conv2d", self.ok("show", "--program", DIGITS))
+
+    def test_passes(self):
+        names = [line.split()[0] for line in self.ok("passes").splitlines()]
+        self.assertIn("memory", names)
+        for name in names:
+            self.assertTrue(self.ok("compile", DIGITS, f"--stop-after={name}", f"--dump-after={name}"), name)
+        self.assertTrue(self.ok("compile", DIGITS, "-o", self.dir / "out", "--dump-before=fold"))
+        text = self.ok("compile", DIGITS, "-o", self.dir / "out", "--time-passes")
+        for name in names:
+            self.assertIn(name, text)
+
+    def test_stop_emits_nothing(self):
+        self.ok("compile", DIGITS, "-o", self.dir / "out", "--stop-after=fold")
+        self.assertFalse((self.dir / "out").exists())
+
+
+class Compiling(Case):
+    def test_files(self):
+        out = self.dir / "out"
+        self.assertEqual(self.ok("compile", DIGITS, "-o", out), "")
+        self.assertEqual(sorted(f.name for f in out.iterdir()),
+                         ["CMakeLists.txt", "Makefile", "digits.c", "digits.h", "digits_weights.c"])
+        before = {f.name: f.read_bytes() for f in out.iterdir()}
+        self.ok("compile", DIGITS, "-o", out)
+        self.assertEqual({f.name: f.read_bytes() for f in out.iterdir()}, before)
+
+    def test_sizes_as_json(self):
+        sizes = json.loads(self.ok("compile", DIGITS, "-o", self.dir, "--json", "--prefix=net", "--weights=bin"))
+        self.assertEqual(sizes["weights_size"], (self.dir / "net.bin").stat().st_size)
+        self.assertIn(f"#define NET_ARENA_SIZE {sizes['arena_size']}\n", (self.dir / "net.h").read_text())
+        self.assertLessEqual(sizes["live_size"], sizes["arena_size"])
+
+    def test_golden_check_passes(self):
+        for options in ([], ["--weights=bin"], ["--weights=incbin"], ["--target=generic"]):
+            out = self.dir / "-".join(options or ["plain"])
+            self.ok("compile", DIGITS, "-o", out, "--check", *options)
+            done = subprocess.run(["make", "-s", "check"], cwd=out, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_header_serves_cplusplus(self):
+        if not shutil.which("g++"):
+            self.skipTest("no g++")
+        self.ok("compile", DIGITS, "-o", self.dir)
+        (self.dir / "use.cpp").write_text('#include "digits.h"\nstatic digits_context c;\nint main() { return digits_run_v(&c, 0, 0) == DIGITS_OK; }\n')
+        subprocess.run(["g++", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "use.cpp"], cwd=self.dir, check=True)
+
+    def test_target_file(self):
+        (self.dir / "mine.target").write_text(self.target_text())
+        self.ok("compile", DIGITS, "-o", self.dir / "out", f"--target={self.dir / 'mine.target'}", "--check")
+        subprocess.run(["make", "-s", "check"], cwd=self.dir / "out", check=True, capture_output=True)
+
+    @staticmethod
+    def target_text():
+        return "name = mine\ncflags = -O1\nlanes = 1\nfma = false\nmr = 2\nnr = 4\nl1 = 16384\nl2 = 65536\npointer_bits = 64\nisa = generic\n"
+
+
+class Running(Case):
+    def setUp(self):
+        super().setUp()
+        r = random.Random(1)
+        self.x = [r.random() for _ in range(64)]
+        self.input = self.dir / "x.npy"
+        self.input.write_bytes(npy((1, 1, 8, 8), self.x))
+
+    def reference(self, scale=1.0):
+        """A .npz of the input and the interpreter's output, its first element scaled."""
+        self.ok("run", DIGITS, self.input, "-o", self.dir / "y.npy")
+        y = list(read_npy((self.dir / "y.npy").read_bytes()))
+        y[0] *= scale
+        path = self.dir / "ref.npz"
+        with zipfile.ZipFile(path, "w") as z:
+            z.writestr("x.npy", self.input.read_bytes())
+            z.writestr("y.npy", npy((1, 10), y))
+        return path
+
+    def test_run(self):
+        self.reference()
+        y = read_npy((self.dir / "y.npy").read_bytes())
+        self.assertEqual(len(y), 10)
+        self.assertTrue(all(map(math.isfinite, y)))
+        self.ok("run", DIGITS, self.input, "-o", self.dir / "y.npz")
+        with zipfile.ZipFile(self.dir / "y.npz") as z:
+            self.assertEqual(z.namelist(), ["output0.npy"])
+            self.assertEqual(read_npy(z.read("output0.npy")), y)
+
+    def test_wrong_inputs(self):
+        out = self.dir / "y.npy"
+        self.fails("run", DIGITS, "-o", out, says="expected 1 inputs, got 0")
+        self.fails("run", DIGITS, self.input, self.input, "-o", out, says="expected 1 inputs, got 2")
+        (self.dir / "w.npy").write_bytes(npy((1, 1, 8, 7), self.x[:56]))
+        self.fails("run", DIGITS, self.dir / "w.npy", "-o", out, says="expected float32[1, 1, 8, 8], got float32[1, 1, 8, 7]")
+        (self.dir / "t.npy").write_bytes(self.input.read_bytes()[:200])
+        self.fails("run", DIGITS, self.dir / "t.npy", "-o", out, says="t.npy")
+        self.fails("run", DIGITS, self.dir / "none.npy", "-o", out, says="none.npy")
+        self.assertFalse(out.exists())
+
+    def test_check_agrees(self):
+        text = self.ok("check", DIGITS, "--against", self.reference())
+        self.assertRegex(text, r"0 +float32\[1, 10\] .* ok")
+
+    def test_check_with_layers_agrees(self):
+        self.assertIn("nodes agree", self.ok("check", DIGITS, "--against", self.reference(), "--layers"))
+
+    def test_check_differs(self):
+        done = fxcc("check", DIGITS, "--against", self.reference(1.5), "--layers")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"DIFFERS", done.stdout)
+        self.assertIn(b"the reference interpreter itself departs", done.stdout)
+        self.assertEqual(fxcc("check", DIGITS, "--against", self.reference(1.5), "--rtol=1").returncode, 0)
+
+    def test_check_bad_reference(self):
+        ref = self.dir / "short.npz"
+        with zipfile.ZipFile(ref, "w") as z:
+            z.writestr("x.npy", self.input.read_bytes())
+        self.fails("check", DIGITS, "--against", ref, says="expected 1 inputs and 1 outputs, got 1 arrays")
+
+    def test_check_without_compiler(self):
+        self.fails("check", DIGITS, "--against", self.reference(), says="no-such-cc", env={**os.environ, "CC": "no-such-cc"})
+
+    def test_no_temporary_files_stay(self):
+        tmp = self.dir / "tmp"
+        tmp.mkdir()
+        self.ok("check", DIGITS, "--against", self.reference(), env={**os.environ, "TMPDIR": str(tmp)})
+        self.assertEqual(list(tmp.iterdir()), [])
+
+
+class BadInput(Case):
+    def test_no_model(self):
+        self.fails("compile", self.dir / "none.pt2", "-o", self.dir / "out", says="none.pt2")
+        self.fails("show", self.dir, says=str(self.dir))
+        self.refuses(b"")
+        self.refuses(b"hello, world\n")
+        self.refuses(bytes(random.Random(0).randrange(256) for _ in range(5000)))
+
+    def test_truncated(self):
+        data = DIGITS.read_bytes()
+        for i in range(40):
+            self.refuses(data[:len(data) * i // 40])
+        self.refuses(data[:-1])
+
+    def test_missing_entries(self):
+        for entry in ("models/model.json", "data/weights/weight_4", "data/weights/model_weights_config.json"):
+            self.refuses(rewritten(lambda name, data: None if name.endswith(entry) else data), entry.split("/")[-1])
+
+    def test_short_weight(self):
+        self.refuses(rewritten(lambda name, data: data[:-4] if name.endswith("weight_4") else data), "weight_4")
+
+    def test_corrupt_weight(self):
+        """A flipped bit in a weight is found by its checksum."""
+        data = bytearray(DIGITS.read_bytes())
+        with zipfile.ZipFile(DIGITS) as z:
+            name = next(n for n in z.namelist() if n.endswith("weights/weight_4"))
+            at = data.find(z.read(name))
+        self.assertGreater(at, 0)
+        data[at + 100] ^= 1
+        self.refuses(bytes(data), "weight_4")
+
+    def test_wrong_json(self):
+        for text in (b"", b"{", b"[]", b"{}", b'{"graph_module": 1}', b"\xff\xfe", b"[" * 100000):
+            self.refuses(rewritten(lambda name, data: text if name.endswith("models/model.json") else data), "model.json")
+
+    def test_unknown_major_version(self):
+        def change(program):
+            program["schema_version"]["major"] = 99
+        self.refuses(json_changed(change), "99")
+
+    def test_all_unsupported_ops_at_once(self):
+        def change(program):
+            for node in program["graph_module"]["graph"]["nodes"]:
+                node["target"] = node["target"].replace("aten.relu.default", "aten.frobnicate.default") \
+                                               .replace("aten.linear.default", "mine.grate.default")
+        self.refuses(json_changed(change), "frobnicate", "grate", "3")
+
+    def test_unknown_dtype(self):
+        def change(program):
+            program["graph_module"]["graph"]["tensor_values"]["conv2d"]["dtype"] = 77
+        self.refuses(json_changed(change), "77")
+
+    def test_overflowing_sizes(self):
+        def change(program):
+            for size in program["graph_module"]["graph"]["tensor_values"]["picture"]["sizes"]:
+                size["as_int"] = 1 << 40
+        self.refuses(json_changed(change))
+
+    def test_cycle(self):
+        def change(program):
+            nodes = program["graph_module"]["graph"]["nodes"]
+            nodes[0]["inputs"][0]["arg"]["as_tensor"]["name"] = "linear"
+        self.refuses(json_changed(change), "linear")
+
+
+class Names(Case):
+    NASTY = ["a/b", "*/ int evil; /*", '"quoted"', "line\nbreak", "int", "while", "π≠3", "x" * 10000, "\\", "??/", "//", "%s%n", "a.b[0]", " "]
+
+    def builds(self, data):
+        path, out = self.dir / "m.pt2", self.dir / "out"
+        path.write_bytes(data)
+        done = fxcc("compile", path, "-o", out, "--check")
+        self.assertEqual(done.returncode, 0, done.stderr.decode(errors="replace")[:500])
+        for f in out.iterdir():
+            self.assertNotIn(b"evil;\n", f.read_bytes())
+        for compiler in ("gcc", "clang"):
+            if shutil.which(compiler):
+                done = subprocess.run([compiler, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+                                       *fxcc("target", "--cflags").stdout.decode().split(), *(f.name for f in out.glob("*.c"))],
+                                      cwd=out, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr[:2000])
+        done = subprocess.run(["make", "-s", "check"], cwd=out, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, (done.stdout + done.stderr)[:2000])
+        shutil.rmtree(out)
+
+    def test_values(self):
+        """Every value of the graph gets a nasty name."""
+        def change(program):
+            graph = program["graph_module"]["graph"]
+            names = {n: f"{self.NASTY[i % len(self.NASTY)]}{i if i >= len(self.NASTY) else ''}"
+                     for i, n in enumerate(reversed(list(graph["tensor_values"])))}
+
+            def rename(v):
+                if isinstance(v, dict):
+                    return {names.get(k, k): rename(x) for k, x in v.items()} if v is graph["tensor_values"] else \
+                           {k: names.get(x, x) if k == "name" and isinstance(x, str) else rename(x) for k, x in v.items()}
+                return [rename(x) for x in v] if isinstance(v, list) else v
+            # argument names stay, values change: an argument's "name" is beside "arg"
+            for node in graph["nodes"]:
+                for argument in node["inputs"]:
+                    argument["arg"] = rename(argument["arg"])
+                node["outputs"] = rename(node["outputs"])
+            graph["inputs"], graph["outputs"] = rename(graph["inputs"]), rename(graph["outputs"])
+            graph["tensor_values"] = rename(graph["tensor_values"])
+            signature = program["graph_module"]["signature"]
+            for side in ("input_specs", "output_specs"):
+                signature[side] = rename(signature[side])
+        self.builds(json_changed(change))
+
+    def test_frames_and_modules(self):
+        for nasty in self.NASTY:
+            def change(program):
+                for node in program["graph_module"]["graph"]["nodes"]:
+                    node["metadata"]["stack_trace"] = f'File "{nasty}.py", line 1, in {nasty}\n    x'
+                    node["metadata"]["nn_module_stack"] = f"L__self__{nasty},{nasty},{nasty}"
+            self.builds(json_changed(change))
+
+    def test_root_folder(self):
+        for nasty in ["a b", "int", "9lives", "π", "*/", '"', "x" * 200]:
+            out = io.BytesIO()
+            with zipfile.ZipFile(DIGITS) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as new:
+                for info in old.infolist():
+                    new.writestr(zipfile.ZipInfo(nasty.replace("/", "_") + info.filename[len("digits"):]), old.read(info))
+            self.builds(out.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()
