@@ -110,7 +110,7 @@ static fx_status parse_affine(parser *p, fx_affine *a)
     bool minus = fx_lex_accept(lx, "-");
     for (;;) {
         int64_t c = 1;
-        int var;
+        int var = 0;
         uint64_t u = 1;
         bool constant = lx->kind == FX_T_NUMBER;
         if (constant)
