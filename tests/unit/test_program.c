@@ -1,0 +1,386 @@
+/* tests/unit/test_program.c: loop programs: text form, accesses, footprints, and a verifier that names each kind of damage.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/program.h"
+
+static fx_context *ctx;
+
+static void set_up(void)
+{
+    ctx = fx_context_create();
+}
+
+static void tear_down(void)
+{
+    fx_context_free(ctx);
+}
+
+/* A program that uses everything once: a padded copy, a convolution with a residual, an activation in place, a reduction. */
+static const char *const good =
+    "program \"net\" file=\"net.pt2\"\n"
+    "target name=\"generic\" cflags=\"\" lanes=1 fma=false mr=4 nr=4 l1=32768 l2=262144 pointer_bits=64 isa=\"generic\"\n"
+    "sizes arena=1280 weights=192 live=1280 hash=0x0123456789abcdef\n"
+    "buffer x : input 0 f32[1, 4, 4, 2] note=\"NHWC\"\n"
+    "buffer y : output 0 f32[1, 2]\n"
+    "buffer pad : arena f32[1, 6, 6, 2] note=\"NHWC\"\n"
+    "buffer conv : arena f32[1, 4, 4, 2] offset=320 note=\"NHWC\"\n"
+    "buffer relu : arena f32[1, 4, 4, 2] offset=320 overlay=conv note=\"NHWC\"\n"
+    "buffer scratch : arena f32[16] offset=640 workspace\n"
+    "buffer far : arena f32[64] offset=1024\n"
+    "buffer conv_weight : weight f32[1, 3, 1, 2] numel=24 note=\"panels of 4\" hash=0x00000000000000ff\n"
+    "buffer conv_bias : weight f32[4] offset=128 values={0.5, -1.0, 0.0, 0.0}\n"
+    "input x \"x\" = x f32[1, 2, 4, 4]\n"
+    "output y \"mean\" = y f32[1, 2]\n"
+    "\n"
+    "step pad \"pad: zeros around\" shapes=\"1x4x4x2 -> 1x6x6x2\" module=\"stem\" frame=\"net.py:7\" {\n"
+    "    for v0 in 6 parallel \"h\" {\n"
+    "        for v1 in 6 \"w\" {\n"
+    "            for v2 in 2 vector {\n"
+    "                local t0 = 0.0:f32\n"
+    "                if v0 - 1 >= 0 && -v0 + 4 >= 0 && v1 - 1 >= 0 && -v1 + 4 >= 0 {\n"
+    "                    t0 = x[8*v0 + 2*v1 + v2 - 10]\n"
+    "                }\n"
+    "                pad[12*v0 + 2*v1 + v2] = t0:f32\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "}\n"
+    "\n"
+    "step conv flops=1152 {\n"
+    "    comment \"one call\"\n"
+    "    call conv2d conv(x=pad, w=conv_weight, b=conv_bias, r=null, y=conv, ws=scratch) {n=1, ih=6, iw=6, ic=2, oh=4, ow=4, oc=2, "
+    "groups=1, kh=3, kw=1, sh=1, sw=1, ph=0, pw=0, dh=1, dw=1, xs_n=72, xs_h=12, xs_w=2, ys_n=32, ys_h=8, ys_w=2, rs_n=0, rs_h=0, "
+    "rs_w=0, act=0, act_a=0.0, act_b=0.0} reads=288 writes=128\n"
+    "}\n"
+    "\n"
+    "step relu {\n"
+    "    for v0 in 32 {\n"
+    "        relu[v0] = select.f32(gt.bool(conv[v0], 0.0:f32), conv[v0], cast.f32(index.i64(0)))\n"
+    "    }\n"
+    "    for v1 in 64 {\n"
+    "        far[v1] = inf:f32\n"
+    "    }\n"
+    "}\n"
+    "\n"
+    "step mean {\n"
+    "    for v0 in 2 {\n"
+    "        local t0 = 0.0:f32\n"
+    "        for v1 in 16 {\n"
+    "            t0 = add.f32(t0:f32, relu[v0 + 2*v1])\n"
+    "        }\n"
+    "        y[v0] = div.f32(min.f32(t0:f32, far[v0]), 16.0:f32)\n"
+    "    }\n"
+    "}\n";
+
+/* Status and messages of verifying text, parsed. */
+static fx_status verify_text(const char *text, bool planned, fx_text *messages)
+{
+    fx_program *p;
+    fx_text_init(messages, fx_context_arena(ctx));
+    fx_puts(messages, "");
+    fx_diag_clear(ctx);
+    fx_status st = fx_program_parse(ctx, "test", text, strlen(text), &p);
+    if (st == FX_OK)
+        st = fx_program_verify(p, planned, "after test");
+    for (size_t i = 0; i < fx_diag_count(ctx); i++) {
+        fx_puts(messages, fx_diag_get(ctx, i)->message);
+        fx_puts(messages, "\n");
+    }
+    return st;
+}
+
+static char *replaced(const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    ck_assert_msg(at != NULL, "the program has no '%s'", from);
+    return fx_arena_printf(fx_context_arena(ctx), "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+}
+
+START_TEST(the_good_program_verifies_and_prints_back)
+{
+    fx_text messages, t;
+    fx_program *p;
+    ck_assert_msg(verify_text(good, true, &messages) == FX_OK, "%s", messages.data);
+    ck_assert_int_eq(fx_program_parse(ctx, "test", good, strlen(good), &p), FX_OK);
+    fx_text_init(&t, fx_context_arena(ctx));
+    fx_program_print(&t, p);
+    ck_assert_str_eq(t.data, good);
+    ck_assert_uint_eq(p->arena_size, 1280);
+    ck_assert_int_eq(p->model_hash[0], 0x01);
+    ck_assert_int_eq(p->model_hash[7], 0xef);
+    ck_assert_int_eq(p->bufs[4].overlay, 3);
+    ck_assert_int_eq(p->n_steps, 4);
+    ck_assert_str_eq(p->steps[0].loc.frame, "net.py:7");
+}
+END_TEST
+
+/* One kind of damage each: what is replaced, by what, and what the verifier says. */
+static const struct {
+    const char *from, *to, *says;
+} damages[] = {
+    {"relu[v0] = select", "y[v0] = select", "a store touches elements [0, 31] of 'y', which has 2"},
+    {"t0 = x[8*v0 + 2*v1 + v2 - 10]", "t0 = x[8*v0 + 2*v1 + v2 - 11]", "a load touches elements [-1, 30] of 'x', which has 32"},
+    {"if v0 - 1 >= 0 && ", "if ", "a load touches elements [-8, 31] of 'x'"},
+    {"oh=4, ow=4", "oh=5, ow=4", "call conv writes elements [0, 39] of 'conv', which has 32"},
+    {"x=pad, w", "x=pad+1, w", "call conv reads elements [1, 72] of 'pad', which has 72"},
+    {"kh=3, kw=1", "kh=3, kw=2", "call conv reads elements [0, 47] of 'conv_weight', which has 24"},
+    {"local t0 = 0.0:f32\n                if", "if", "t0 is set where it is not defined"},
+    {"pad[12*v0 + 2*v1 + v2] = t0:f32", "pad[12*v0 + 2*v1 + v2] = t3:f32", "t3 is used where it is not defined"},
+    {"pad[12*v0 + 2*v1 + v2] = t0:f32", "pad[12*v0 + 2*v1 + v2] = t0:i64", "t0 is used as i64, but defined as f32"},
+    {"pad[12*v0 + 2*v1 + v2] = t0:f32", "pad[12*v0 + 2*v1 + v2] = 1:i32", "a store of i32 is to 'pad' of f32"},
+    {"pad[12*v0 + 2*v1 + v2] = t0:f32", "pad[12*v0 + 2*v1 + v9] = t0:f32", "an index uses v9, which no loop around it defines"},
+    {"pad[12*v0 + 2*v1 + v2] = t0:f32", "pad[2*v1 + v2] = t0:f32",
+     "iterations of the parallel loop v0 all store to the same elements of 'pad'"},
+    {"for v1 in 6 \"w\"", "for v0 in 6 \"w\"", "v0 is the variable of two loops"},
+    {"for v1 in 6 \"w\"", "for v1 in -6 \"w\"", "loop v1: expected an extent >= 0, got -6"},
+    {"x=pad, w=", "x=null, w=", "call conv: argument x is missing"},
+    {"ws=scratch", "ws=far", "call conv: expected workspace for argument ws, got 'far'"},
+    {"y=conv, ws", "y=x, ws", "call conv writes to 'x', which is only read"},
+    {"sh=1, sw=1", "sh=0, sw=1", "call conv: expected sh > 0, got 0"},
+    {"ys_w=2, ", "ys_w=1, ", "call conv: output rows overlap: expected ys_w >= 2, got 1"},
+    {"act=0, ", "act=99, ", "call conv: activation 99 does not exist"},
+    {"dw=1, xs", "dw=1.5, xs", "call conv: expected an int32 for dw, got 1.5"},
+    {"add.f32(t0:f32, relu[v0 + 2*v1])", "add.f32(t0:f32, 1:i64)", "add: operands of f32 and i64"},
+    {"add.f32(t0:f32, relu[v0 + 2*v1])", "and.f32(t0:f32, relu[v0 + 2*v1])", "and does not exist for f32"},
+    {"gt.bool(conv[v0], 0.0:f32)", "gt.f32(conv[v0], 0.0:f32)", "gt of f32: expected a result of bool, got f32"},
+    {"relu[v0 + 2*v1]", "conv[v0 + 2*v1]", "'conv' and 'relu' overlap in the arena while both live"},
+    {"for v1 in 64 {", "for v1 in 1 {", "elements [0, 1] of 'far' are read, only [0, 0] were written before"},
+    {"y[v0] = div", "far[v0] = div", "output 'y': expected all 2 elements to be written, got [0, -1]"},
+    {"for v1 in 64 {\n        far[v1] = inf:f32\n    }\n", "", "'far' is read before anything is written to it"},
+    {"offset=640 workspace", "offset=0 workspace", "'pad' and 'scratch' overlap in the arena while both live"},
+    {"offset=1024", "offset=1032", "'far': expected an offset that is a multiple of 64, got 1032"},
+    {"arena=1280", "arena=1344", "arena_size: expected 1280, where the last buffer ends, got 1344"},
+    {"arena=1280", "arena=1216", "'far' ends at 1280, past the arena of 1216 bytes"},
+    {"weights=192", "weights=128", "'conv_bias' ends at 144, past the weights of 128 bytes"},
+    {"offset=128 values", "offset=64 values", "weights 'conv_weight' and 'conv_bias' overlap"},
+    {"hash=0x00000000000000ff", "", "weight 'conv_weight' has no data"},
+    {"= y f32[1, 2]", "= y f32[1, 3]", "expected 3 elements of f32 as the model has, its buffer 'y' has 2 of f32"},
+    {"relu[v0] = select.f32(gt.bool(conv[v0], 0.0:f32), conv[v0]", "relu[v0] = select.f32(gt.bool(conv[v0], 0.0:f32), conv[-v0 + 31]",
+     "'conv' and 'relu' overlap in the arena while both live"},
+    {"local t0 = 0.0:f32\n                if", "local t0 = 0.0:f32\n                local t0 = 1.0:f32\n                if", "t0 is defined twice"},
+    {"step relu {", "step conv {", "step 'conv' is there twice"},
+};
+
+START_TEST(damage_is_named)
+{
+    fx_text messages;
+    char *text = replaced(good, damages[_i].from, damages[_i].to);
+    fx_status st = verify_text(text, true, &messages);
+    ck_assert_msg(st == FX_INTERNAL, "%s: status %s: %s", damages[_i].says, fx_status_string(st), messages.data);
+    ck_assert_msg(strstr(messages.data, damages[_i].says) != NULL, "expected '%s', got:\n%s", damages[_i].says, messages.data);
+    ck_assert_msg(strstr(messages.data, "after test: ") != NULL, "%s", messages.data);
+}
+END_TEST
+
+/* What the parser refuses, with line and column. */
+static const struct {
+    const char *from, *to, *says;
+} mistakes[] = {
+    {"program", "programme", "line 1, column 1: expected 'program', got 'programme'"},
+    {"buffer y : output", "buffer y : outlet", "line 5, column 12: expected input, output, weight or arena, got 'outlet'"},
+    {"f32[1, 2]\n", "f33[1, 2]\n", "line 5, column 21: expected an element type"},
+    {"buffer conv :", "buffer pad :", "the buffer 'pad' is there twice"},
+    {"overlay=conv", "overlay=none", "there is no buffer 'none'"},
+    {"for v0 in 6", "for x in 6", "line 17, column 9: expected v and a number, got 'x'"},
+    {"call conv2d", "call conv3d", "there is no kernel 'conv3d'"},
+    {"n=1, ih=6", "ih=6, n=1", "expected 'n', got 'ih'"},
+    {"select.f32", "choose.f32", "expected an operation of scalars, got 'choose'"},
+    {"-v0 + 4 >= 0", "-v0 + 4 >= 1", "expected 0 and no other number from 0 to 0, got 1"},
+    {"-v0 + 4 >= 0", "-v0 + 99999999999999999999 >= 0", "expected an integer of 64 bits, got '99999999999999999999'"},
+    {"0.0:f32\n", "0.5:i64\n", "expected an integer"},
+    {"comment \"one call\"", "comment \"one call", "expected a string that ends on its line"},
+    {"comment", "commend", "expected for, if, call, comment, local, t<number> or a buffer, got 'commend'"},
+};
+
+START_TEST(mistakes_have_line_and_column)
+{
+    fx_text messages;
+    fx_status st = verify_text(replaced(good, mistakes[_i].from, mistakes[_i].to), true, &messages);
+    ck_assert_int_eq(st, FX_ERR_FORMAT);
+    ck_assert_msg(strstr(messages.data, mistakes[_i].says) != NULL, "expected '%s', got:\n%s", mistakes[_i].says, messages.data);
+    ck_assert_uint_eq(fx_diag_count(ctx), 1);
+}
+END_TEST
+
+/* Any byte changed, cut or doubled: a program or a message, never a crash; what still parses can be verified and printed. */
+START_TEST(no_bytes_harm_the_parser)
+{
+    size_t n = strlen(good);
+    uint64_t state = 7;
+    for (size_t i = 0; i < n; i++) {
+        fx_context *c = fx_context_create();
+        char *text = malloc(n + 1);
+        memcpy(text, good, n + 1);
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        text[i] = i % 3 == 0 ? (char)(text[i] ^ (1 << (state >> 61))) : (char)(state >> 40);
+        size_t size = i % 7 == 0 ? i : n;
+        fx_program *p = NULL;
+        fx_status st = fx_program_parse(c, "fuzz", text, size, &p);
+        if (st == FX_OK) {
+            fx_text t;
+            fx_program_verify(p, true, "fuzz");
+            fx_text_init(&t, fx_context_arena(c));
+            fx_program_print(&t, p);
+            fx_program *again = NULL;
+            ck_assert_msg(fx_program_parse(c, "again", t.data, t.size, &again) == FX_OK, "%s", t.data);
+            fx_text u;
+            fx_text_init(&u, fx_context_arena(c));
+            fx_program_print(&u, again);
+            ck_assert_str_eq(t.data, u.data);
+        } else {
+            ck_assert_uint_ge(fx_diag_count(c), 1);
+        }
+        free(text);
+        fx_context_free(c);
+    }
+}
+END_TEST
+
+START_TEST(deep_nesting_is_refused)
+{
+    fx_text t, messages;
+    fx_text_init(&t, fx_context_arena(ctx));
+    fx_puts(&t, "program \"deep\"\nbuffer a : arena f32[1]\nstep s {\n a[0] = ");
+    for (int i = 0; i < 100000; i++)
+        fx_puts(&t, "neg.f32(");
+    ck_assert_int_eq(verify_text(t.data, false, &messages), FX_ERR_FORMAT);
+    ck_assert_ptr_nonnull(strstr(messages.data, "more than 100 levels of nesting"));
+    fx_text_init(&t, fx_context_arena(ctx));
+    fx_puts(&t, "program \"deep\"\nbuffer a : arena f32[1]\nstep s {\n");
+    for (int i = 0; i < 100000; i++)
+        fx_puts(&t, "for v1 in 1 {");
+    ck_assert_int_eq(verify_text(t.data, false, &messages), FX_ERR_FORMAT);
+}
+END_TEST
+
+START_TEST(affine_expressions_merge_sort_and_cancel)
+{
+    fx_affine a = fx_affine_const(3);
+    fx_affine_add(&a, 5, 2);
+    fx_affine_add(&a, 1, 7);
+    fx_affine_add(&a, 5, -2);
+    ck_assert_int_eq(a.n, 1);
+    ck_assert_int_eq(a.var[0], 1);
+    fx_affine_add(&a, 0, 4);
+    fx_affine s = fx_affine_sum(&a, &a);
+    ck_assert_int_eq(s.base, 6);
+    ck_assert_int_eq(s.var[0], 0);
+    ck_assert_int_eq(s.coef[0], 8);
+    ck_assert_int_eq(s.coef[1], 14);
+    fx_affine big = fx_affine_const(INT64_MAX);
+    big = fx_affine_sum(&big, &big);
+    ck_assert_int_eq(big.base, INT64_MAX); /* no index is so large: the verifier refuses it */
+}
+END_TEST
+
+START_TEST(names_become_unique_identifiers)
+{
+    fx_target target;
+    ck_assert_int_eq(fx_target_get(ctx, "generic", &target), FX_OK);
+    fx_program *p = fx_program_new(ctx, "m", &target);
+    int64_t dims[2] = {3, 5};
+    static const char *const texts[] = {"layer1.0.conv1", "layer1_0_conv1", "a/b*/", "int", "1x", "", "\xc3\xa9", "while"};
+    static const char *const names[] = {"layer1_0_conv1", "layer1_0_conv1_1", "a_b", "int_", "n1x", "v", "v_6", "while_"};
+    for (int i = 0; i < 8; i++) {
+        int id = fx_program_buf(p, FX_BUF_ARENA, texts[i], FX_F32, 2, dims);
+        ck_assert_int_eq(id, i);
+        ck_assert_str_eq(p->bufs[id].name, names[i]);
+        ck_assert_int_eq(p->bufs[id].numel, 15);
+    }
+    int64_t huge[3] = {INT64_C(1) << 40, INT64_C(1) << 40, 1};
+    int id = fx_program_buf(p, FX_BUF_ARENA, "h", FX_F32, 3, huge);
+    ck_assert_int_eq(p->bufs[id].numel, -1);
+}
+END_TEST
+
+START_TEST(kernel_table_is_complete)
+{
+    for (int i = 0; i < FX_K_COUNT; i++) {
+        const fx_kernel *k = fx_kernel_get((fx_kernel_id)i);
+        ck_assert_int_eq(k->id, i);
+        ck_assert_ptr_eq(fx_kernel_find(k->name), k);
+        ck_assert_int_ge(fx_kernel_buf(k, "x"), 0);
+        ck_assert(k->buf[fx_kernel_buf(k, "y")].written);
+        ck_assert(!k->buf[0].written && !k->buf[0].optional);
+    }
+    const fx_kernel *conv = fx_kernel_get(FX_K_conv2d);
+    ck_assert_int_eq(conv->n_bufs, 6);
+    ck_assert_str_eq(conv->buf[5].name, "ws");
+    ck_assert(conv->buf[5].optional && conv->buf[5].written && conv->buf[2].optional);
+    ck_assert_str_eq(conv->field[fx_kernel_field(conv, "xs_w")].name, "xs_w");
+    ck_assert(conv->field[fx_kernel_field(conv, "act_b")].is_float);
+    ck_assert_ptr_null(fx_kernel_get(FX_K_COUNT));
+    /* Fields go to the descriptor and back. */
+    fx_call_stmt c = {.kernel = FX_K_conv2d}, back = {.kernel = FX_K_conv2d};
+    fxrt_conv2d_desc d;
+    fx_call_set(&c, "n", 2);
+    fx_call_set(&c, "xs_w", 64);
+    fx_call_set(&c, "act_b", 6.5);
+    fx_call_to_desc(&c, &d);
+    ck_assert_int_eq(d.n, 2);
+    ck_assert_int_eq(d.xs_w, 64);
+    ck_assert(d.act_b == 6.5f);
+    fx_call_from_desc(&back, &d);
+    ck_assert(fx_call_field(&back, "act_b") == 6.5 && fx_call_field(&back, "n") == 2);
+}
+END_TEST
+
+static int64_t seen_lo, seen_hi;
+static int seen;
+
+static void note(void *user, int buf, bool written, int64_t lo, int64_t hi, const fx_stmt *at)
+{
+    (void)at;
+    if (buf == *(int *)user && !written) {
+        seen_lo = lo;
+        seen_hi = hi;
+        seen++;
+    }
+}
+
+/* A window row o*2 + k - 1 under guards that neither o nor k meets alone. */
+START_TEST(guards_bound_combinations)
+{
+    const char *text = "program \"p\"\nbuffer x : input 0 f32[7, 3]\nbuffer y : output 0 f32[4]\n"
+                       "step s {\n"
+                       "  for v0 in 4 {\n    for v1 in 3 {\n      for v2 in 3 {\n"
+                       "        if 2*v0 + v1 - 1 >= 0 && -2*v0 - v1 + 7 >= 0 {\n"
+                       "          y[v0] = x[6*v0 + 3*v1 + v2 - 3]\n        }\n"
+                       "        if v0 - 4 >= 0 {\n          y[v0] = x[100]\n        }\n"
+                       "      }\n    }\n  }\n  for v3 in 0 {\n    y[v3] = x[1000]\n  }\n}\n";
+    fx_program *p;
+    int x = 0;
+    ck_assert_int_eq(fx_program_parse(ctx, "t", text, strlen(text), &p), FX_OK);
+    seen = 0;
+    fx_stmt_accesses(p, p->steps[0].body, note, &x);
+    ck_assert_int_eq(seen, 1); /* neither the impossible guard nor the empty loop */
+    ck_assert_int_eq(seen_lo, 0);
+    ck_assert_int_eq(seen_hi, 20);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("program");
+    TCase *t = tcase_create("program");
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, the_good_program_verifies_and_prints_back);
+    tcase_add_loop_test(t, damage_is_named, 0, (int)(sizeof damages / sizeof damages[0]));
+    tcase_add_loop_test(t, mistakes_have_line_and_column, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
+    tcase_add_test(t, no_bytes_harm_the_parser);
+    tcase_add_test(t, deep_nesting_is_refused);
+    tcase_add_test(t, affine_expressions_merge_sort_and_cancel);
+    tcase_add_test(t, names_become_unique_identifiers);
+    tcase_add_test(t, kernel_table_is_complete);
+    tcase_add_test(t, guards_bound_combinations);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
