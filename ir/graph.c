@@ -9,51 +9,6 @@
 
 /* ---- names: FX's rules --------------------------------------------------------------------------------------------- */
 
-static size_t name_place(fx_node *const *table, size_t cap, const char *name)
-{
-    size_t i = fx_mix_ptr(0, name) & (cap - 1);
-    while (table[i] && table[i]->name != name)
-        i = (i + 1) & (cap - 1);
-    return i;
-}
-
-static fx_node *node_named(const fx_graph *g, const char *interned)
-{
-    return g->by_name_cap ? g->by_name[name_place(g->by_name, g->by_name_cap, interned)] : NULL;
-}
-
-static void name_add(fx_graph *g, fx_node *n)
-{
-    if (4 * (g->by_name_n + 1) > 3 * g->by_name_cap) {
-        size_t cap = g->by_name_cap ? 2 * g->by_name_cap : 64;
-        fx_node **table = FX_NEW_ARRAY(g->arena, fx_node *, cap);
-        for (size_t i = 0; i < g->by_name_cap; i++)
-            if (g->by_name[i])
-                table[name_place(table, cap, g->by_name[i]->name)] = g->by_name[i];
-        g->by_name = table;
-        g->by_name_cap = cap;
-    }
-    g->by_name[name_place(g->by_name, g->by_name_cap, n->name)] = n;
-    g->by_name_n++;
-}
-
-/* Takes n out and moves back those behind it that could not be found over the gap. */
-static void name_remove(fx_graph *g, const fx_node *n)
-{
-    size_t mask = g->by_name_cap - 1, hole = name_place(g->by_name, g->by_name_cap, n->name);
-    if (g->by_name[hole] != n)
-        return;
-    for (size_t i = (hole + 1) & mask; g->by_name[i]; i = (i + 1) & mask) {
-        size_t home = fx_mix_ptr(0, g->by_name[i]->name) & mask;
-        if (((i - home) & mask) >= ((i - hole) & mask)) {
-            g->by_name[hole] = g->by_name[i];
-            hole = i;
-        }
-    }
-    g->by_name[hole] = NULL;
-    g->by_name_n--;
-}
-
 static bool in_list(const char *name, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -117,14 +72,14 @@ static const char *unique_name(fx_graph *g, const char *candidate, bool given)
     const char *base = numbered ? fx_intern_n(g->ctx, name, end - 1) : name;
     for (size_t i = end; numbered && i < n; i++)
         num = num * 10 + (uintptr_t)(name[i] - '0');
-    bool taken = node_named(g, name) != NULL;
+    bool taken = fx_map_get(&g->by_name, name) != NULL;
     if (!numbered || taken) {
         num = (uintptr_t)fx_map_get(&g->name_counts, base);
         taken = taken || is_reserved(name, given);
     }
     while (taken) {
         name = fx_intern_f(g->ctx, "%s_%zu", base, (size_t)++num);
-        taken = node_named(g, name) != NULL;
+        taken = fx_map_get(&g->by_name, name) != NULL;
     }
     if (num)
         fx_map_put(g->arena, &g->name_counts, base, (void *)num);
@@ -171,7 +126,7 @@ static const char *name_of_target(fx_graph *g, fx_opcode opcode, const char *tar
 
 fx_node *fx_graph_node(const fx_graph *g, const char *name)
 {
-    return node_named(g, fx_intern(g->ctx, name));
+    return fx_map_get(&g->by_name, fx_intern(g->ctx, name));
 }
 
 /* ---- operands and uses ------------------------------------------------------------------------------------------------ */
@@ -355,7 +310,7 @@ fx_node *fx_node_new(fx_graph *g, fx_opcode opcode, const char *target, const fx
         n->op = fx_op_lookup(g->ctx, n->target, NULL);
     set_operands(n, args, kwargs, n_operands, operands);
     n->name = unique_name(g, name ? name : name_of_target(g, opcode, target), name != NULL);
-    name_add(g, n);
+    fx_map_put(g->arena, &g->by_name, n->name, n);
     n->loc = (fx_loc){.file = g->file, .node = n->name};
     n->id = g->n_ids++;
     g->n_nodes++;
@@ -379,7 +334,7 @@ fx_status fx_node_erase(fx_node *n)
     }
     for (int i = 0; i < n->n_operands; i++)
         unlink_use(&n->operands[i]);
-    name_remove(g, n);
+    fx_map_remove(&g->by_name, n->name);
     take_out(n);
     n->n_operands = 0;
     n->erased = true;
@@ -413,7 +368,7 @@ fx_graph *fx_graph_new(fx_context *ctx, const char *name)
     g->arena = arena;
     g->name = fx_intern(ctx, name);
     g->root = FX_NEW(arena, fx_module);
-    g->root->name = fx_intern(ctx, "");
+    g->root->name = g->root->path = fx_intern(ctx, "");
     return g;
 }
 
@@ -427,22 +382,19 @@ fx_node *fx_graph_output(const fx_graph *g)
 
 /* ---- copying ----------------------------------------------------------------------------------------------------------------- */
 
-static void copy_module(fx_graph *to, fx_module *into, const fx_module *from, const char *path)
+static void copy_module(fx_graph *to, fx_module *into, const fx_module *from)
 {
     into->class_name = from->class_name;
     for (size_t i = 0; i < from->n_attrs; i++) {
         const fx_attr *a = from->attrs[i];
-        const char *p = *path ? fx_intern_f(to->ctx, "%s.%s", path, a->name) : a->name;
-        fx_attr *b = fx_attr_add(to, p, &a->tensor, false);
+        fx_attr *b = fx_attr_add(to, a->path, &a->tensor, false);
         b->is_parameter = a->is_parameter;
         b->persistent = a->persistent;
         b->hash = a->hash;
         b->type = a->type;
     }
-    for (size_t i = 0; i < from->n_children; i++) {
-        const char *p = *path ? fx_intern_f(to->ctx, "%s.%s", path, from->children[i]->name) : from->children[i]->name;
-        copy_module(to, fx_module_make(to, p), from->children[i], p);
-    }
+    for (size_t i = 0; i < from->n_children; i++)
+        copy_module(to, fx_module_make(to, from->children[i]->path), from->children[i]);
 }
 
 /* Subgraphs of control flow are part of the graph. */
@@ -461,7 +413,7 @@ fx_graph *fx_graph_copy(const fx_graph *g)
     c->out_tree = g->out_tree;
     c->symbols = fx_arena_dup(c->arena, g->symbols, g->n_symbols * sizeof *g->symbols);
     c->n_symbols = c->cap_symbols = g->n_symbols;
-    copy_module(c, c->root, g->root, "");
+    copy_module(c, c->root, g->root);
     fx_node **by_id = FX_NEW_ARRAY(c->arena, fx_node *, g->n_ids);
     fx_node **operands = NULL;
     size_t cap = 0;

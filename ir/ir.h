@@ -62,6 +62,7 @@ typedef struct fx_map {
 
 void *fx_map_get(const fx_map *m, const void *key);                     /* NULL when absent */
 void fx_map_put(fx_arena *arena, fx_map *m, const void *key, void *value); /* key not NULL; replaces */
+void fx_map_remove(fx_map *m, const void *key);
 
 /* ---- string.c: interned strings, text buffers --------------------------------------------------- */
 
@@ -323,6 +324,7 @@ struct fx_node {
 /* A tensor that hangs on the module tree. Aliases (tied weights) share storage. */
 typedef struct fx_attr {
     const char *name;               /* last component: "weight" */
+    const char *path;               /* "layer1.0.conv1.weight" */
     bool is_parameter, persistent;
     fx_tensor tensor;               /* data NULL until fx_tensor_touch where the storage is mapped lazily */
     const fx_type *type;
@@ -331,7 +333,7 @@ typedef struct fx_attr {
 } fx_attr;
 
 typedef struct fx_module {
-    const char *name;               /* last component; "" for the root */
+    const char *name, *path;        /* last component, and all of it; "" for the root */
     const char *class_name;         /* "torch.nn.modules.conv.Conv2d", or NULL */
     struct fx_module *parent;
     struct fx_module **children; size_t n_children, cap_children;
@@ -354,7 +356,7 @@ struct fx_graph {
     uint32_t n_ids;                 /* one past the greatest node id */
     size_t n_nodes;                 /* not erased */
     fx_module *root;
-    fx_node **by_name; size_t by_name_cap, by_name_n; /* hash of names */
+    fx_map by_name;                 /* interned name -> node */
     fx_sym_range *symbols; size_t n_symbols, cap_symbols;
     const fx_arg *in_tree;          /* nested structure of user inputs/outputs: leaves are INT input/output numbers; */
     const fx_arg *out_tree;         /* NULL when flat */

@@ -1,5 +1,5 @@
 /* ir/map.c: hash tables: a map between pointers, and the sets behind interning. Open addressing, linear probing, at
- * most three quarters full.
+ * most half full.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "ir/context.h"
 
@@ -24,7 +24,7 @@ void *fx_map_get(const fx_map *m, const void *key)
 
 void fx_map_put(fx_arena *arena, fx_map *m, const void *key, void *value)
 {
-    if (4 * (m->n + 1) > 3 * m->cap) {
+    if (2 * (m->n + 1) > m->cap) {
         fx_map big = {.cap = m->cap ? 2 * m->cap : 16, .n = m->n};
         big.slots = FX_NEW_ARRAY(arena, struct fx_map_slot, big.cap);
         for (size_t i = 0; i < m->cap; i++)
@@ -35,6 +35,25 @@ void fx_map_put(fx_arena *arena, fx_map *m, const void *key, void *value)
     struct fx_map_slot *s = &m->slots[map_place(m, key)];
     m->n += s->key == NULL;
     *s = (struct fx_map_slot){key, value};
+}
+
+/* Takes key out and moves back those behind it that could not be found over the gap. */
+void fx_map_remove(fx_map *m, const void *key)
+{
+    if (!m->cap)
+        return;
+    size_t mask = m->cap - 1, hole = map_place(m, key);
+    if (!m->slots[hole].key)
+        return;
+    for (size_t i = (hole + 1) & mask; m->slots[i].key; i = (i + 1) & mask) {
+        size_t home = fx_mix_ptr(0, m->slots[i].key) & mask;
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            m->slots[hole] = m->slots[i];
+            hole = i;
+        }
+    }
+    m->slots[hole] = (struct fx_map_slot){0};
+    m->n--;
 }
 
 struct fx_set_slot {
@@ -63,7 +82,7 @@ static void set_put(fx_set *s, uint64_t hash, void *entry)
 
 void fx_set_add(fx_arena *arena, fx_set *s, uint64_t hash, void *entry)
 {
-    if (4 * (s->n + 1) > 3 * s->cap) {
+    if (2 * (s->n + 1) > s->cap) {
         fx_set big = {.cap = s->cap ? 2 * s->cap : 64, .n = s->n};
         big.slots = FX_NEW_ARRAY(arena, struct fx_set_slot, big.cap);
         for (size_t i = 0; i < s->cap; i++)

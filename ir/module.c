@@ -31,6 +31,7 @@ fx_module *fx_module_make(fx_graph *g, const char *path)
         if (!child) {
             child = FX_NEW(g->arena, fx_module);
             child->name = fx_intern_n(g->ctx, p, n);
+            child->path = here;
             child->parent = m;
             FX_PUSH(g->arena, m->children, m->n_children, m->cap_children) = child;
             fx_map_put(g->arena, &g->modules_by_path, here, child);
@@ -66,6 +67,7 @@ fx_attr *fx_attr_add(fx_graph *g, const char *path, const fx_tensor *t, bool fre
         a = FX_NEW(g->arena, fx_attr);
         a->module = fx_module_make(g, parent);
         a->name = fx_intern(ctx, last);
+        a->path = path;
         a->persistent = true;
         FX_PUSH(g->arena, a->module->attrs, a->module->n_attrs, a->module->cap_attrs) = a;
         fx_map_put(g->arena, &g->attrs_by_path, path, a);
@@ -77,26 +79,14 @@ fx_attr *fx_attr_add(fx_graph *g, const char *path, const fx_tensor *t, bool fre
 
 const char *fx_module_path(fx_graph *g, const fx_module *m)
 {
-    if (!m->parent)
-        return m->name;
-    size_t n = 0;
-    for (const fx_module *k = m; k->parent; k = k->parent)
-        n += strlen(k->name) + 1;
-    char *buf = fx_arena_alloc(g->arena, n), *p = buf + n - 1;
-    for (const fx_module *k = m; k->parent; k = k->parent) {
-        size_t len = strlen(k->name);
-        p -= len;
-        memcpy(p, k->name, len);
-        if (k->parent->parent)
-            *--p = '.';
-    }
-    return fx_intern(g->ctx, buf);
+    (void)g;
+    return m->path;
 }
 
 const char *fx_attr_path(fx_graph *g, const fx_attr *a)
 {
-    const char *module = fx_module_path(g, a->module);
-    return a->module->parent ? fx_intern_f(g->ctx, "%s.%s", module, a->name) : a->name;
+    (void)g;
+    return a->path;
 }
 
 fx_node *fx_graph_constant(fx_graph *g, const char *path, const fx_tensor *t)

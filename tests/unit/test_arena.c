@@ -195,6 +195,12 @@ START_TEST(maps_find_what_was_put)
     for (int i = 0; i < 5000; i++)
         ck_assert_ptr_eq(fx_map_get(&m, &keys[i]), i == 17 ? &keys[17] : &keys[4999 - i]);
     ck_assert_ptr_null(fx_map_get(&m, &m));
+    for (int i = 0; i < 5000; i += 2)
+        fx_map_remove(&m, &keys[i]);
+    fx_map_remove(&m, &keys[0]);
+    ck_assert_uint_eq(m.n, 2500);
+    for (int i = 0; i < 5000; i++)
+        ck_assert_ptr_eq(fx_map_get(&m, &keys[i]), i % 2 == 0 ? NULL : i == 17 ? &keys[17] : &keys[4999 - i]);
     fx_context_free(ctx);
 }
 END_TEST
