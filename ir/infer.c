@@ -1,7 +1,6 @@
 /* ir/infer.c: shape and dtype inference: nodes, arguments, dimension arithmetic. The rules of the rows are in infer_*.c.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "ir/ops.h"
 
@@ -401,12 +400,6 @@ fx_status fx_infer_broadcast(const fx_infer *c, int *rank, fx_dim *dims, const f
 }
 
 /* ---- nodes -------------------------------------------------------------------------------------------------------- */
-
-bool fx_node_is_inplace(const fx_node *n)
-{
-    bool inplace = false;
-    return n->op && strchr(n->target, '_') && fx_op_find(n->target, &inplace) && inplace;
-}
 
 /* The result of an in-place call is its first argument, whose shape and dtype must be able to take the values. */
 static fx_status infer_inplace(fx_infer *c)

@@ -24,9 +24,6 @@ typedef struct fx_infer_run {
 /* Infers the result of a call of a row; *result is NULL when it cannot be known (an operand without a type). Changes nothing. */
 fx_status fx_infer_call(const fx_node *n, const fx_type *const *types, const fx_type **result);
 
-/* Whether the node's target is the in-place variant of its row. */
-bool fx_node_is_inplace(const fx_node *n);
-
 fx_status fx_infer_fail(const fx_infer *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 fx_status fx_infer_refuse(const fx_infer *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const fx_type *fx_infer_operand(const fx_infer *c, int operand);
