@@ -98,11 +98,14 @@ static fx_status list(const call *c, const fx_param *p, fx_param_kind item, cons
     return FX_OK;
 }
 
-/* x * 2 of Python: a number where the schema has a tensor. */
+/* x * 2 of Python: a number where the schema has a tensor. run_decompositions makes sub.Tensor(1, x) of rsub: the first too. */
 static bool takes_number(const call *c, const fx_param *p)
 {
-    return c->node->op->cls == FX_CLASS_POINTWISE && c->schema->n >= 2 && &c->schema->params[0] != p &&
-           (strcmp(p->name, "other") == 0 || strcmp(p->name, "exponent") == 0);
+    if (c->node->op->cls != FX_CLASS_POINTWISE || c->schema->n < 2)
+        return false;
+    const fx_param *first = &c->schema->params[0], *second = &c->schema->params[1];
+    return (p == first || p == second) && second->kind == FX_PARAM_TENSOR &&
+           (strcmp(second->name, "other") == 0 || strcmp(second->name, "exponent") == 0);
 }
 
 static fx_status convert(const call *c, const fx_param *p, const fx_arg *a, const fx_arg **out)
