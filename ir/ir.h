@@ -399,6 +399,9 @@ fx_node *fx_call_end(fx_call *c, const char *name);
 fx_status fx_node_normalize(fx_node *n);
 bool fx_node_is_inplace(const fx_node *n);                            /* a call of a row's in-place variant: aten.add_.Tensor */
 
+/* One argument in the form fx_node_normalize gives it; NULL when it does not fit, *got then says what it is ("a list of 3"). */
+const fx_arg *fx_param_convert(fx_context *ctx, const fx_op *op, int param, const fx_arg *a, const char **got);
+
 /* Reading normalised arguments by schema position. */
 const fx_arg *fx_node_arg(const fx_node *n, int param);               /* never NULL for param < schema size */
 fx_node *fx_node_input(const fx_node *n, int param);                  /* NULL when None or not a node */

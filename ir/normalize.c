@@ -4,34 +4,13 @@
 
 #include "ir/context.h"
 
-typedef struct call {
-    fx_node *node;
-    fx_context *ctx;
-    const fx_schema *schema;
-} call;
-
-/* "argument 'stride' of aten.conv2d.default: " */
-static const char *about(const call *c, const fx_param *p)
-{
-    const char *target = c->node->target;
-    if (strncmp(target, "torch.ops.", 10) == 0)
-        target += 10;
-    return fx_intern_f(c->ctx, "argument '%s' of %s", p->name, target);
-}
-
-static fx_status wrong(const call *c, const fx_param *p, const fx_arg *got)
-{
-    const char *what = got->kind == FX_ARG_NONE ? "None" : fx_arg_kind_name(got->kind);
-    return fx_fail(c->ctx, FX_ERR_TYPE, &c->node->loc, "%s: expected %s, got %s", about(c, p), p->type, what);
-}
-
 static bool is_sequence(const fx_arg *a)
 {
     return a->kind == FX_ARG_LIST || a->kind == FX_ARG_TUPLE;
 }
 
 /* What one value of the kind may be; NULL when it is none, else the value in its normal form. */
-static const fx_arg *one(const call *c, fx_param_kind kind, const fx_arg *a)
+static const fx_arg *one(fx_context *ctx, fx_param_kind kind, const fx_arg *a)
 {
     bool ok = false;
     switch (kind) {
@@ -43,7 +22,7 @@ static const fx_arg *one(const call *c, fx_param_kind kind, const fx_arg *a)
     case FX_PARAM_INT: ok = a->kind == FX_ARG_INT || a->kind == FX_ARG_SYM || a->kind == FX_ARG_NODE; break;
     case FX_PARAM_FLOAT:
         if (a->kind == FX_ARG_INT)
-            return fx_arg_float(c->ctx, (double)a->i);
+            return fx_arg_float(ctx, (double)a->i);
         ok = a->kind == FX_ARG_FLOAT || a->kind == FX_ARG_SYM || a->kind == FX_ARG_NODE;
         break;
     case FX_PARAM_BOOL: ok = a->kind == FX_ARG_BOOL || a->kind == FX_ARG_NODE; break;
@@ -52,7 +31,7 @@ static const fx_arg *one(const call *c, fx_param_kind kind, const fx_arg *a)
     case FX_PARAM_LAYOUT: ok = a->kind == FX_ARG_LAYOUT; break;
     case FX_PARAM_DEVICE:
         if (a->kind == FX_ARG_STR)
-            return fx_arg_text(c->ctx, FX_ARG_DEVICE, a->s);
+            return fx_arg_text(ctx, FX_ARG_DEVICE, a->s);
         ok = a->kind == FX_ARG_DEVICE;
         break;
     case FX_PARAM_MEMORY_FORMAT: ok = a->kind == FX_ARG_MEMORY_FORMAT; break;
@@ -75,52 +54,50 @@ static bool item_kind(fx_param_kind list, fx_param_kind *item)
 
 /* Lists: tuples become lists, a lone value or a list of one fills int[2]. A longer list is refused but for int[1], which torch
  * takes as "one or more". */
-static fx_status list(const call *c, const fx_param *p, fx_param_kind item, const fx_arg *a, const fx_arg **out)
+static const fx_arg *list(fx_context *ctx, const fx_param *p, fx_param_kind item, const fx_arg *a, const char **got)
 {
     const fx_arg *small[32];
     int n = is_sequence(a) ? a->n : 1;
-    if (!is_sequence(a) && (p->list_size == 0 || !one(c, item, a)))
-        return wrong(c, p, a);
-    if (p->list_size > 1 && n > 1 && n != p->list_size)
-        return fx_fail(c->ctx, FX_ERR_TYPE, &c->node->loc, "%s: expected %s, got a list of %d", about(c, p), p->type, n);
+    if (!is_sequence(a) && (p->list_size == 0 || !one(ctx, item, a)))
+        return NULL;
+    if (p->list_size > 1 && n > 1 && n != p->list_size) {
+        *got = fx_intern_f(ctx, "a list of %d", n);
+        return NULL;
+    }
     int count = n == 1 && p->list_size > 1 ? p->list_size : n;
-    const fx_arg **items = count <= 32 ? small : FX_NEW_ARRAY(c->ctx->arena, const fx_arg *, count);
+    const fx_arg **items = count <= 32 ? small : FX_NEW_ARRAY(ctx->arena, const fx_arg *, count);
     for (int i = 0; i < count; i++) {
         const fx_arg *v = is_sequence(a) ? a->items[i < n ? i : 0] : a;
-        items[i] = one(c, item, v);
+        items[i] = one(ctx, item, v);
         if (!items[i] && p->optional_items && v->kind == FX_ARG_NONE)
             items[i] = v;
-        if (!items[i])
-            return fx_fail(c->ctx, FX_ERR_TYPE, &c->node->loc, "%s: expected %s, got %s as item %d", about(c, p), p->type,
-                           fx_arg_kind_name(v->kind), i);
+        if (!items[i]) {
+            *got = fx_intern_f(ctx, "%s as item %d", fx_arg_kind_name(v->kind), i);
+            return NULL;
+        }
     }
-    *out = fx_arg_seq(c->ctx, FX_ARG_LIST, count, items);
-    return FX_OK;
+    return fx_arg_seq(ctx, FX_ARG_LIST, count, items);
 }
 
-/* x * 2 of Python: a number where the schema has a tensor. run_decompositions makes sub.Tensor(1, x) of rsub: the first too. */
-static bool takes_number(const call *c, const fx_param *p)
+/* x * 2 of Python: a number where the schema has a tensor. */
+static bool takes_number(const fx_op *op, const fx_schema *s, const fx_param *p)
 {
-    if (c->node->op->cls != FX_CLASS_POINTWISE || c->schema->n < 2)
-        return false;
-    const fx_param *first = &c->schema->params[0], *second = &c->schema->params[1];
-    return (p == first || p == second) && second->kind == FX_PARAM_TENSOR &&
-           (strcmp(second->name, "other") == 0 || strcmp(second->name, "exponent") == 0);
+    return op->cls == FX_CLASS_POINTWISE && &s->params[0] != p &&
+           (strcmp(p->name, "other") == 0 || strcmp(p->name, "exponent") == 0);
 }
 
-static fx_status convert(const call *c, const fx_param *p, const fx_arg *a, const fx_arg **out)
+const fx_arg *fx_param_convert(fx_context *ctx, const fx_op *op, int param, const fx_arg *a, const char **got)
 {
+    const fx_schema *s = fx_op_schema(ctx, op);
+    const fx_param *p = &s->params[param];
     fx_param_kind item;
-    if (a->kind == FX_ARG_NONE && (p->optional || p->kind == FX_PARAM_ANY)) {
-        *out = a;
-        return FX_OK;
-    }
+    *got = fx_arg_kind_name(a->kind);
+    if (a->kind == FX_ARG_NONE && (p->optional || p->kind == FX_PARAM_ANY))
+        return a;
     if (item_kind(p->kind, &item))
-        return list(c, p, item, a, out);
-    *out = one(c, p->kind, a);
-    if (!*out && p->kind == FX_PARAM_TENSOR && takes_number(c, p))
-        *out = one(c, FX_PARAM_SCALAR, a);
-    return *out ? FX_OK : wrong(c, p, a);
+        return list(ctx, p, item, a, got);
+    const fx_arg *v = one(ctx, p->kind, a);
+    return !v && p->kind == FX_PARAM_TENSOR && takes_number(op, s, p) ? one(ctx, FX_PARAM_SCALAR, a) : v;
 }
 
 /* Schema position of a keyword; torch's functions call the first parameter "input" where aten has "self". */
@@ -139,32 +116,30 @@ fx_status fx_node_normalize(fx_node *n)
     const fx_arg *value[MAX_PARAMS] = {0};
     if (!n->op)
         return FX_OK;
-    call c = {n, n->graph->ctx, fx_op_schema(n->graph->ctx, n->op)};
-    const fx_schema *s = c.schema;
+    fx_context *ctx = n->graph->ctx;
+    const fx_schema *s = fx_op_schema(ctx, n->op);
+    const char *target = strncmp(n->target, "torch.ops.", 10) == 0 ? n->target + 10 : n->target;
     if (n->args->n > s->n)
-        return fx_fail(c.ctx, FX_ERR_TYPE, &n->loc, "%s takes at most %d arguments, got %d", n->target, s->n, n->args->n);
+        return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "%s takes at most %d arguments, got %d", target, s->n, n->args->n);
     for (int i = 0; i < n->args->n; i++)
         value[i] = n->args->items[i];
     for (int i = 0; i < n->kwargs->n; i++) {
         const char *key = n->kwargs->keys[i];
         int at = position(s, key);
         if (at < 0)
-            return fx_fail(c.ctx, FX_ERR_TYPE, &n->loc, "%s has no argument '%s'", n->target, key);
+            return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "%s has no argument '%s'", target, key);
         if (value[at])
-            return fx_fail(c.ctx, FX_ERR_TYPE, &n->loc, "argument '%s' of %s is given twice", key, n->target);
+            return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "argument '%s' of %s is given twice", key, target);
         value[at] = n->kwargs->items[i];
     }
     for (int i = 0; i < s->n; i++) {
         const fx_param *p = &s->params[i];
-        if (value[i]) {
-            FX_TRY(convert(&c, p, value[i], &value[i]));
-        } else if (p->def) {
-            value[i] = p->def;
-        } else {
-            return fx_fail(c.ctx, FX_ERR_TYPE, &n->loc, "%s: expected %s, but it is missing", about(&c, p), p->type);
-        }
+        const char *got = "nothing";
+        value[i] = value[i] ? fx_param_convert(ctx, n->op, i, value[i], &got) : p->def;
+        if (!value[i])
+            return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "argument '%s' of %s: expected %s, got %s", p->name, target, p->type, got);
     }
-    const fx_arg *args = fx_arg_seq(c.ctx, FX_ARG_TUPLE, s->n, value);
+    const fx_arg *args = fx_arg_seq(ctx, FX_ARG_TUPLE, s->n, value);
     if (args == n->args && n->kwargs->n == 0)
         return FX_OK;
     /* The same operands, but keywords among them may have changed places. */

@@ -36,8 +36,10 @@ START_TEST(allocations_are_zeroed_aligned_and_apart)
         unsigned char *p = fx_arena_alloc(a, n);
         ck_assert_ptr_nonnull(p);
         ck_assert_uint_eq((uintptr_t)p % 16, 0);
+        bool zero = true;
         for (size_t k = 0; k < n; k++)
-            ck_assert_uint_eq(p[k], 0);
+            zero = zero && p[k] == 0;
+        ck_assert(zero);
         memset(p, 0xAA, n);
         ck_assert_ptr_ne(p, before);
         before = p;
@@ -62,8 +64,10 @@ START_TEST(arrays_grow)
     for (int i = 0; i < 10000; i++)
         FX_PUSH(fx_context_arena(ctx), v, n, cap) = i * 3;
     ck_assert_uint_eq(n, 10000);
+    bool same = true;
     for (int i = 0; i < 10000; i++)
-        ck_assert_int_eq(v[i], i * 3);
+        same = same && v[i] == i * 3;
+    ck_assert(same);
     fx_context_free(ctx);
 }
 END_TEST
@@ -236,6 +240,7 @@ int main(void)
 {
     Suite *s = suite_create("arena");
     TCase *t = tcase_create("arena");
+    tcase_set_timeout(t, 120);
     tcase_add_test(t, allocations_are_zeroed_aligned_and_apart);
     tcase_add_test(t, arrays_grow);
     tcase_add_test(t, overflow_is_out_of_memory);

@@ -303,6 +303,7 @@ int main(void)
     Suite *s = suite_create("types");
     TCase *t = tcase_create("types");
     tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_set_timeout(t, 120);
     tcase_add_test(t, equal_text_is_one_pointer);
     tcase_add_test(t, doubles_print_shortest_and_read_back);
     tcase_add_test(t, numbers_are_read_to_their_end);
