@@ -280,18 +280,7 @@ static fx_status check_types(fx_pt2_scope *s)
         const fx_type *given = n->type;
         if (n->opcode != FX_CALL_FUNCTION || !n->op || !given || given->kind != FX_TYPE_TENSOR || !fx_type_is_static(given) || is_complex(n))
             continue;
-        FX_TRY(fx_node_infer(n));
-        const fx_type *found = n->type;
-        if (found && found->kind == FX_TYPE_TENSOR && (found->dtype != given->dtype || !fx_type_same_shape(found, given))) {
-            fx_text t;
-            fx_text_init(&t, s->p->tmp);
-            fx_puts(&t, "the file says the result is ");
-            fx_type_print(&t, given);
-            fx_puts(&t, ", the arguments give ");
-            fx_type_print(&t, found);
-            if (fx_type_is_static(found))
-                return fx_fail(s->p->ctx, FX_ERR_FORMAT, &n->loc, "%s", t.data);
-        }
+        FX_TRY(fx_node_infer(n)); /* FX_ERR_TYPE when the two differ */
         n->type = given;
     }
     return FX_OK;
