@@ -79,11 +79,13 @@ static const fx_arg *list(fx_context *ctx, const fx_param *p, fx_param_kind item
     return fx_arg_seq(ctx, FX_ARG_LIST, count, items);
 }
 
-/* x * 2 of Python: a number where the schema has a tensor. */
+/* x * 2 of Python: a number where the schema has a tensor. run_decompositions makes sub.Tensor(1, x) of rsub: the first too. */
 static bool takes_number(const fx_op *op, const fx_schema *s, const fx_param *p)
 {
-    return op->cls == FX_CLASS_POINTWISE && &s->params[0] != p &&
-           (strcmp(p->name, "other") == 0 || strcmp(p->name, "exponent") == 0);
+    if (op->cls != FX_CLASS_POINTWISE || s->n < 2 || s->params[1].kind != FX_PARAM_TENSOR)
+        return false;
+    const char *second = s->params[1].name;
+    return (p == &s->params[0] || p == &s->params[1]) && (strcmp(second, "other") == 0 || strcmp(second, "exponent") == 0);
 }
 
 const fx_arg *fx_param_convert(fx_context *ctx, const fx_op *op, int param, const fx_arg *a, const char **got)
