@@ -45,22 +45,6 @@ void fx_d_clamp_max(fx_rw *w)
     fx_rw_become(w, &c);
 }
 
-/* Operands of another dtype than the result are converted first, as eager does: a constant among them then folds away. */
-void fx_d_promote(fx_rw *w)
-{
-    bool where = w->at->op->id == FX_OP_where_self;
-    const fx_node *condition = where ? fx_node_input(w->at, 0) : NULL;
-    for (int i = 0; i < w->at->n_operands && w->status == FX_OK; i++) {
-        fx_node *x = w->at->operands[i].def;
-        if (x == condition || !fx_is_tensor(x) || x->type->dtype == w->at->type->dtype)
-            continue;
-        const fx_type *type = w->at->type;
-        fx_node *cast = fx_rw_cast(w, x, type->dtype, "cast");
-        fx_node_set_operand(w->at, i, cast);
-        w->at->type = type;
-    }
-}
-
 /* The core rows take a number in place of the second tensor. */
 void fx_d_scalar(fx_rw *w)
 {
@@ -80,26 +64,88 @@ void fx_d_scalar(fx_rw *w)
     }
 }
 
-/* other - alpha * self. A number cannot stand first, so -alpha * self is made first; negation is exact. */
-void fx_d_rsub_scalar(fx_rw *w)
+/* other - alpha * self, other a number, by the positions of the three. A number cannot stand first in core form, so -alpha * self is
+ * made first; negation is exact. */
+static void other_minus_self(fx_rw *w, int self, int other, int alpha_param)
 {
-    fx_node *x = fx_node_input(w->at, 0), *negated;
-    double alpha = fx_node_float(w->at, 2);
+    fx_node *x = fx_node_input(w->at, self), *negated;
+    double alpha = fx_node_float(w->at, alpha_param);
     if (alpha == 1) {
         negated = fx_rw_unary(w, FX_OP_neg, x, "neg");
     } else {
         fx_call m = fx_rw_call(w, FX_OP_mul_Tensor);
         fx_call_node(&m, x);
-        if (fx_node_arg(w->at, 2)->kind == FX_ARG_INT)
-            fx_call_int(&m, -fx_node_int(w->at, 2));
+        if (fx_node_arg(w->at, alpha_param)->kind == FX_ARG_INT)
+            fx_call_int(&m, -fx_node_int(w->at, alpha_param));
         else
             fx_call_float(&m, -alpha);
         negated = fx_rw_node(w, &m, "scaled");
     }
     fx_call c = fx_rw_call(w, FX_OP_add_Tensor);
     fx_call_node(&c, negated);
-    fx_call_copy(&c, w->at, 1);
+    fx_call_copy(&c, w->at, other);
     fx_rw_become(w, &c);
+}
+
+void fx_d_rsub_scalar(fx_rw *w)
+{
+    other_minus_self(w, 0, 1, 2);
+}
+
+/* A constant of rank 0 and the node's dtype. */
+static fx_node *scalar_of(fx_rw *w, int param, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_full);
+    fx_call_ints(&c, 0, NULL);
+    fx_call_copy(&c, w->at, param);
+    fx_call_arg(&c, fx_arg_dtype(w->ctx, w->at->type->dtype));
+    return fx_rw_node(w, &c, suffix);
+}
+
+/* sub.Tensor(1, x), as run_decompositions writes it. Nothing of core form has a number first: it moves, or becomes a constant. */
+static void number_first(fx_rw *w)
+{
+    fx_opid id = w->at->op->id;
+    bool sum = id == FX_OP_add_Tensor || id == FX_OP_sub_Tensor;
+    double alpha = sum ? fx_node_float(w->at, 2) : 1;
+    if (id == FX_OP_sub_Tensor && fx_node_input(w->at, 1)) {
+        other_minus_self(w, 1, 0, 2);
+        return;
+    }
+    bool swap = (id == FX_OP_add_Tensor && alpha == 1) || id == FX_OP_mul_Tensor;
+    fx_node *number = swap ? NULL : scalar_of(w, 0, "number");
+    fx_call c = fx_rw_call(w, id);
+    if (swap) {
+        fx_call_copy(&c, w->at, 1);
+        fx_call_copy(&c, w->at, 0);
+    } else {
+        fx_call_node(&c, number);
+        fx_call_copy(&c, w->at, 1);
+    }
+    if (sum || id == FX_OP_div_Tensor_mode)
+        fx_call_copy(&c, w->at, 2);
+    fx_rw_become(w, &c);
+}
+
+/* Operands of another dtype than the result are converted first, as eager does: a constant among them then folds away. */
+void fx_d_promote(fx_rw *w)
+{
+    double number;
+    if (w->at->op->cls == FX_CLASS_POINTWISE && fx_is_number(w->at, 0, &number)) {
+        number_first(w);
+        return;
+    }
+    bool where = w->at->op->id == FX_OP_where_self;
+    const fx_node *condition = where ? fx_node_input(w->at, 0) : NULL;
+    for (int i = 0; i < w->at->n_operands && w->status == FX_OK; i++) {
+        fx_node *x = w->at->operands[i].def;
+        if (x == condition || !fx_is_tensor(x) || x->type->dtype == w->at->type->dtype)
+            continue;
+        const fx_type *type = w->at->type;
+        fx_node *cast = fx_rw_cast(w, x, type->dtype, "cast");
+        fx_node_set_operand(w->at, i, cast);
+        w->at->type = type;
+    }
 }
 
 void fx_d_rsub_tensor(fx_rw *w)
@@ -119,24 +165,54 @@ void fx_d_rsub_tensor(fx_rw *w)
 /* Without a rounding mode it is plain division. */
 void fx_d_div_mode(fx_rw *w)
 {
-    if (!fx_node_is_none(w->at, 2)) {
+    bool plain = fx_node_is_none(w->at, 2);
+    if (!plain && w->at->op->id == FX_OP_div_Tensor_mode) {
         fx_d_promote(w);
         return;
     }
-    fx_call c = fx_rw_call(w, FX_OP_div_Tensor);
+    fx_call c = fx_rw_call(w, plain ? FX_OP_div_Tensor : FX_OP_div_Tensor_mode);
     fx_call_copy(&c, w->at, 0);
     fx_call_copy(&c, w->at, 1);
+    if (!plain)
+        fx_call_copy(&c, w->at, 2);
     fx_rw_become(w, &c);
 }
 
-/* A constant of rank 0 and the node's dtype. */
-static fx_node *scalar_of(fx_rw *w, int param, const char *suffix)
+void fx_d_pow_scalar(fx_rw *w)
 {
-    fx_call c = fx_rw_call(w, FX_OP_full);
-    fx_call_ints(&c, 0, NULL);
-    fx_call_copy(&c, w->at, param);
+    fx_rw_binary(w, FX_OP_pow_Tensor_Tensor, scalar_of(w, 0, "base"), fx_node_input(w->at, 1), NULL);
+}
+
+/* where with numbers for one or both values. */
+void fx_d_where_scalar(fx_rw *w)
+{
+    fx_node *value[2];
+    for (int i = 0; i < 2; i++) {
+        value[i] = fx_node_input(w->at, i + 1);
+        if (!value[i])
+            value[i] = scalar_of(w, i + 1, i ? "other" : "value");
+        else if (value[i]->type->dtype != w->at->type->dtype)
+            value[i] = fx_rw_cast(w, value[i], w->at->type->dtype, "cast");
+    }
+    fx_call c = fx_rw_call(w, FX_OP_where_self);
+    fx_call_copy(&c, w->at, 0);
+    fx_call_node(&c, value[0]);
+    fx_call_node(&c, value[1]);
+    fx_rw_become(w, &c);
+}
+
+void fx_d_arange(fx_rw *w)
+{
+    bool start = w->at->op->id == FX_OP_arange_start;
+    fx_call c = fx_rw_call(w, FX_OP_arange_start_step);
+    if (start)
+        fx_call_copy(&c, w->at, 0);
+    else
+        fx_call_int(&c, 0);
+    fx_call_copy(&c, w->at, start ? 1 : 0);
+    fx_call_int(&c, 1);
     fx_call_arg(&c, fx_arg_dtype(w->ctx, w->at->type->dtype));
-    return fx_rw_node(w, &c, suffix);
+    fx_rw_become(w, &c);
 }
 
 void fx_d_masked_fill(fx_rw *w)
@@ -197,8 +273,10 @@ void fx_d_full(fx_rw *w)
     int rank = fx_dims(w->at, sizes);
     fx_call c = fx_rw_call(w, FX_OP_full);
     fx_call_ints(&c, rank, sizes);
-    if (op == FX_OP_full_like)
+    if (op == FX_OP_full_like || op == FX_OP_fill_Scalar)
         fx_call_copy(&c, w->at, 1);
+    else if (op == FX_OP_scalar_tensor)
+        fx_call_copy(&c, w->at, 0);
     else
         fx_call_int(&c, op == FX_OP_ones || op == FX_OP_ones_like);
     fx_call_arg(&c, fx_arg_dtype(w->ctx, w->at->type->dtype));

@@ -128,8 +128,25 @@ static bool look_at_input(findings *f, const fx_graph *g, const fx_node *n)
     return true;
 }
 
+/* torch.export notes with `.to()` what a tensor's dtype and device were; types say it already. */
+static fx_status drop_metadata_checks(fx_graph *g)
+{
+    for (fx_node *n = g->first, *next; n; n = next) {
+        next = n->next;
+        const char *t = n->target;
+        if (n->opcode != FX_CALL_FUNCTION || n->n_uses)
+            continue;
+        if (!strncmp(t, "torch.ops.", 10))
+            t += 10;
+        if (!strcmp(t, "aten._assert_tensor_metadata.default"))
+            FX_TRY(fx_node_erase(n));
+    }
+    return FX_OK;
+}
+
 fx_status fx_pass_refuse(fx_lower *l)
 {
+    FX_TRY(drop_metadata_checks(l->graph));
     findings f = { .ctx = l->ctx, .scratch = l->scratch };
     bool dynamic = false;
     FX_FOR_NODES(l->graph, n) {
