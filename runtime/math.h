@@ -72,15 +72,14 @@ static inline float fxrt_exp(float x)
     return p * fxrt_from_bits((k1 - 1) << 23) * fxrt_from_bits((k2 - 1) << 23);
 }
 
-/* e^x - 1 without cancellation near 0. */
+/* e^x - 1 without cancellation near 0: with 2^n = s1 s2 it is s2 (s1 p + (s1 - 1 / s2)). */
 static inline float fxrt_expm1(float x)
 {
-    const float y = fxrt_clamp(x, -20, 88.8f);
     float t;
-    const float p = fxrt_exp_reduce(y, &t);
+    const float p = fxrt_exp_reduce(fxrt_clamp(x, -20, 89), &t);
     const uint32_t k = fxrt_bits(t) - 0x4b400000u + 256, k1 = k >> 1, k2 = k - k1;
     const float s1 = fxrt_from_bits((k1 - 1) << 23), s2 = fxrt_from_bits((k2 - 1) << 23);
-    return fxrt_fma(p * s1, s2, fxrt_fma(s1, s2, -1)); /* 2^n p + (2^n - 1) */
+    return fxrt_fma(p, s1, s1 - fxrt_from_bits((255 - k2) << 23)) * s2;
 }
 
 /* log(1 + u), 0 <= u <= 1, by 2 atanh(u / (2 + u)). */

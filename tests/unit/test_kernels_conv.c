@@ -1,0 +1,248 @@
+/* test_kernels_conv.c: convolutions against loops in double, over random descriptors, between guard pages.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "kernels.h"
+
+/* y[n][oy][ox][channel] = act(sum + b + r) by definition, from unpacked weights. */
+static void reference(const fxrt_conv2d_desc *d, bool transposed, const float *x, const float *w, const float *b, const float *r,
+                      expected *e)
+{
+    for (int n = 0; n < d->n; n++)
+        for (int g = 0; g < d->groups; g++)
+            for (int o = 0; o < d->oc; o++)
+                for (int oy = 0; oy < d->oh; oy++)
+                    for (int ox = 0; ox < d->ow; ox++) {
+                        double s = b ? (double)b[g * d->oc + o] : 0;
+                        for (int kr = 0; kr < d->kh; kr++)
+                            for (int kc = 0; kc < d->kw; kc++) {
+                                int iy = oy * d->sh - d->ph + kr * d->dh, ix = ox * d->sw - d->pw + kc * d->dw;
+                                if (transposed) {
+                                    iy = oy + d->ph - kr * d->dh;
+                                    ix = ox + d->pw - kc * d->dw;
+                                    if (iy % d->sh || ix % d->sw)
+                                        continue;
+                                    iy /= d->sh;
+                                    ix /= d->sw;
+                                }
+                                if (iy < 0 || ix < 0 || iy >= d->ih || ix >= d->iw)
+                                    continue;
+                                for (int i = 0; i < d->ic; i++) {
+                                    const int tap = kr * d->kw + kc, taps = d->kh * d->kw;
+                                    const int at = transposed ? ((g * d->ic + i) * d->oc + o) * taps + tap
+                                                              : ((g * d->oc + o) * d->ic + i) * taps + tap;
+                                    s += (double)w[at] * (double)x[n * d->xs_n + iy * d->xs_h + ix * d->xs_w + g * d->ic + i];
+                                }
+                            }
+                        const int c = g * d->oc + o;
+                        if (r)
+                            s += (double)r[n * d->rs_n + oy * d->rs_h + ox * d->rs_w + c];
+                        expected_set(e, (size_t)(n * d->ys_n + oy * d->ys_h + ox * d->ys_w + c),
+                                     act_ref(d->act, s, (double)d->act_a, (double)d->act_b));
+                    }
+}
+
+/* Strides of an image whose rows, pixels and channels may lie apart; returns elements from the first to past the last one. */
+static size_t random_strides(int n, int h, int w, int c, int32_t *s_n, int32_t *s_h, int32_t *s_w)
+{
+    const bool dense = random_int(0, 1);
+    *s_w = c + (dense ? 0 : random_int(0, 9));
+    *s_h = *s_w * w + (dense ? 0 : random_int(0, 11));
+    *s_n = *s_h * h + (dense ? 0 : random_int(0, 13));
+    return (size_t)((n - 1) * *s_n + (h - 1) * *s_h + (w - 1) * *s_w + c);
+}
+
+/* NaN in the gaps: nothing outside the tensor may find its way into a result. */
+static guarded random_image(int n, int h, int w, int c, int s_n, int s_h, int s_w, size_t size)
+{
+    guarded g = guarded_nan(size);
+    for (int i = 0; i < n; i++)
+        for (int y = 0; y < h; y++)
+            for (int x = 0; x < w; x++)
+                for (int k = 0; k < c; k++)
+                    g.p[i * s_n + y * s_h + x * s_w + k] = random_float();
+    return g;
+}
+
+typedef enum kind { CONV, DEPTHWISE, TRANSPOSED } kind;
+
+static void run_case(const variant *v, kind kind, fxrt_conv2d_desc d, bool bias, bool residual, bool in_place)
+{
+    char what[256];
+    const int xc = d.groups * d.ic, yc = d.groups * d.oc;
+    const size_t x_size = random_strides(d.n, d.ih, d.iw, xc, &d.xs_n, &d.xs_h, &d.xs_w);
+    const size_t y_size = random_strides(d.n, d.oh, d.ow, yc, &d.ys_n, &d.ys_h, &d.ys_w);
+    size_t r_size = random_strides(d.n, d.oh, d.ow, yc, &d.rs_n, &d.rs_h, &d.rs_w);
+    if (in_place) {
+        d.rs_n = d.ys_n;
+        d.rs_h = d.ys_h;
+        d.rs_w = d.ys_w;
+        r_size = y_size;
+    }
+    snprintf(what, sizeof what, "%s kind %d n%d %dx%dx%d -> %dx%dx%d groups %d k %dx%d s %d,%d p %d,%d d %d,%d act %d b%d r%d", v->name,
+             (int)kind, d.n, d.ih, d.iw, d.ic, d.oh, d.ow, d.oc, d.groups, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.dh, d.dw, d.act, bias,
+             residual);
+    guarded x = random_image(d.n, d.ih, d.iw, xc, d.xs_n, d.xs_h, d.xs_w, x_size);
+    guarded w = guarded_random((size_t)(d.groups * d.oc * d.ic * d.kh * d.kw)), b = guarded_random((size_t)yc), wp, bp, y, ws = { 0 };
+    for (size_t i = 0; i < w.n; i++) /* results of about 1: the rounding of long sums stays small */
+        w.p[i] *= 2 / sqrtf((float)(d.ic * d.kh * d.kw));
+    guarded r = random_image(d.n, d.oh, d.ow, yc, d.rs_n, d.rs_h, d.rs_w, r_size);
+    const fxrt_tile *t = &v->tile;
+    size_t need;
+    conv_fn *f;
+    if (kind == DEPTHWISE) {
+        wp = guarded_nan(fxrt_conv2d_dw_packed_size(&d, t));
+        fxrt_conv2d_dw_pack(&d, t, w.p, wp.p);
+        bp = guarded_nan(fxrt_bias_packed_size(1, d.groups, t->lanes));
+        fxrt_bias_pack(1, d.groups, t->lanes, b.p, bp.p);
+        need = fxrt_conv2d_dw_workspace(&d, t, 1);
+        f = v->conv2d_dw;
+    } else {
+        if (kind == TRANSPOSED) {
+            wp = guarded_nan(fxrt_conv_transpose2d_packed_size(&d, t));
+            fxrt_conv_transpose2d_pack(&d, t, w.p, wp.p);
+            need = fxrt_conv_transpose2d_workspace(&d, t, 1);
+        } else {
+            wp = guarded_nan(fxrt_conv2d_packed_size(&d, t));
+            fxrt_conv2d_pack(&d, t, w.p, wp.p);
+            need = fxrt_conv2d_workspace(&d, t, 1);
+        }
+        bp = guarded_nan(fxrt_bias_packed_size(d.groups, d.oc, t->nr));
+        fxrt_bias_pack(d.groups, d.oc, t->nr, b.p, bp.p);
+        f = kind == TRANSPOSED ? v->conv_transpose2d : v->conv2d;
+    }
+    expected e = expected_new(y_size);
+    reference(&d, kind == TRANSPOSED, x.p, w.p, bias ? b.p : NULL, residual ? r.p : NULL, &e);
+    if (in_place) {
+        y = guarded_new(y_size);
+        memcpy(y.p, r.p, y_size * sizeof(float));
+    } else {
+        y = guarded_nan(y_size);
+    }
+    if (need)
+        ws = guarded_nan(need / sizeof(float));
+    f(&d, x.p, wp.p, bias ? bp.p : NULL, residual ? (in_place ? y.p : r.p) : NULL, y.p, ws.p);
+    expected_check(&e, y.p, 2e-5, what);
+    expected_free(&e);
+    guarded *all[] = { &x, &w, &b, &wp, &bp, &r, &y, &ws };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        guarded_free(all[i]);
+}
+
+/* Output size: what fits, at times less, or more than padding at the start explains (asymmetric padding, ceil mode). */
+static int out_size(int in, int k, int s, int p, int dil)
+{
+    const int span = (k - 1) * dil + 1;
+    int out = (in + 2 * p - span) / s + 1 + random_int(-1, 1);
+    return in + 2 * p < span || out < 1 ? 1 : out;
+}
+
+static fxrt_conv2d_desc random_desc(kind kind)
+{
+    static const int channels[] = { 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 48, 65 };
+    enum { N = sizeof channels / sizeof *channels };
+    fxrt_conv2d_desc d = { .n = random_int(1, 2), .ih = random_int(1, 13), .iw = random_int(1, 17), .ic = channels[random_int(0, N - 1)],
+                           .oc = channels[random_int(0, N - 1)], .groups = random_int(0, 2) ? 1 : random_int(2, 3),
+                           .kh = random_int(1, 4), .kw = random_int(1, 4), .sh = random_int(1, 3), .sw = random_int(1, 3),
+                           .dh = random_int(1, 2), .dw = random_int(1, 2) };
+    if (random_int(0, 1)) { /* what networks have */
+        d.kh = d.kw = random_int(0, 1) ? 3 : random_int(0, 1) ? 1 : 5;
+        d.sh = d.sw = random_int(1, 2);
+        d.dh = d.dw = 1;
+    }
+    d.ph = random_int(0, d.kh / 2 + 1);
+    d.pw = random_int(0, d.kw / 2 + 1);
+    if (kind == DEPTHWISE) {
+        d.groups = channels[random_int(0, N - 1)];
+        d.ic = d.oc = 1;
+    }
+    if (kind == TRANSPOSED) {
+        d.oh = (d.ih - 1) * d.sh - 2 * d.ph + d.dh * (d.kh - 1) + 1 + random_int(0, d.sh - 1);
+        d.ow = (d.iw - 1) * d.sw - 2 * d.pw + d.dw * (d.kw - 1) + 1 + random_int(0, d.sw - 1);
+        d.oh = d.oh < 1 ? 1 : d.oh;
+        d.ow = d.ow < 1 ? 1 : d.ow;
+    } else {
+        d.oh = out_size(d.ih, d.kh, d.sh, d.ph, d.dh);
+        d.ow = out_size(d.iw, d.kw, d.sw, d.pw, d.dw);
+    }
+    random_act(&d.act, &d.act_a, &d.act_b);
+    return d;
+}
+
+static void random_cases(const variant *v, kind kind, int count)
+{
+    if (!variant_runs_here(v))
+        return;
+    for (int i = 0; i < count; i++) {
+        const fxrt_conv2d_desc d = random_desc(kind);
+        const bool residual = random_int(0, 1);
+        run_case(v, kind, d, random_int(0, 2) > 0, residual, residual && random_int(0, 1));
+    }
+}
+
+START_TEST(conv2d) { random_cases(&variants[_i], CONV, 80); }
+END_TEST
+
+START_TEST(conv2d_dw) { random_cases(&variants[_i], DEPTHWISE, 200); }
+END_TEST
+
+START_TEST(conv_transpose2d) { random_cases(&variants[_i], TRANSPOSED, 60); }
+END_TEST
+
+/* More pixels and channels than one block of the loops around the tiles. */
+START_TEST(conv2d_blocks)
+{
+    const variant *v = &variants[_i];
+    if (!variant_runs_here(v))
+        return;
+    const fxrt_conv2d_desc big = { .n = 1, .ih = 19, .iw = 23, .ic = 130, .oh = 19, .ow = 23, .oc = 35, .groups = 1, .kh = 3, .kw = 3,
+                                   .sh = 1, .sw = 1, .ph = 1, .pw = 1, .dh = 1, .dw = 1, .act = FXRT_ACT_RELU };
+    run_case(v, CONV, big, true, true, true);
+    const fxrt_conv2d_desc stem = { .n = 2, .ih = 64, .iw = 61, .ic = 3, .oh = 32, .ow = 31, .oc = 33, .groups = 1, .kh = 7, .kw = 7,
+                                    .sh = 2, .sw = 2, .ph = 3, .pw = 3, .dh = 1, .dw = 1, .act = FXRT_ACT_SILU };
+    run_case(v, CONV, stem, true, false, false);
+}
+END_TEST
+
+/* Each activation, by itself, at full and at partial width. */
+START_TEST(activations)
+{
+    const variant *v = &variants[_i];
+    if (!variant_runs_here(v))
+        return;
+    for (int act = 0; act < FXRT_ACT_COUNT; act++)
+        for (int oc = 13; oc <= 64; oc += 51) {
+            fxrt_conv2d_desc d = { .n = 1, .ih = 5, .iw = 5, .ic = 6, .oh = 5, .ow = 5, .oc = oc, .groups = 1, .kh = 1, .kw = 1, .sh = 1,
+                                   .sw = 1, .dh = 1, .dw = 1, .act = act, .act_a = -0.5f, .act_b = 0.5f };
+            d.act_a = act == FXRT_ACT_CLAMP ? -0.5f : 0.7f;
+            run_case(v, CONV, d, true, false, false);
+            d.groups = oc;
+            d.ic = d.oc = 1;
+            run_case(v, DEPTHWISE, d, true, true, false);
+        }
+}
+END_TEST
+
+/* relu(NaN) is NaN, and so is clamp(NaN): a fused tail hides no error. */
+START_TEST(nan_stays)
+{
+    const variant *v = &variants[_i];
+    if (!variant_runs_here(v))
+        return;
+    for (int act = 0; act < FXRT_ACT_COUNT; act++) {
+        const fxrt_gemm_desc d = { .batch = 1, .m = 1, .n = 64, .k = 1, .x_m = 1, .y_m = 64, .w_k = 64, .w_n = 1, .act = act,
+                                   .act_a = 1, .act_b = 2 };
+        float x = NAN, w[64], wp[64], y[64];
+        for (int i = 0; i < 64; i++)
+            w[i] = 1;
+        fxrt_gemm_pack(&d, &v->tile, w, wp);
+        v->gemm(&d, &x, wp, NULL, NULL, y);
+        for (int i = 0; i < 64; i++)
+            ck_assert_msg(isnan(y[i]), "act %d of NaN gives %g", act, (double)y[i]);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = { conv2d, conv2d_dw, conv_transpose2d, conv2d_blocks, activations, nan_stays };
+    return run_kernel_tests("kernels: convolution", sizeof tests / sizeof *tests, tests);
+}
