@@ -32,15 +32,20 @@ const char *fx_build_name(fx_build *b, const fx_node *n)
     return n->name;
 }
 
-static const char *dims_text(fx_build *b, const fx_type *t)
+const char *fx_build_dims(fx_build *b, int rank, const int64_t *dims)
 {
     fx_text s;
-    fx_text_init(&s, b->scratch);
-    if (!t || t->kind != FX_TYPE_TENSOR)
-        return "";
-    for (int i = 0; i < t->rank; i++)
-        fx_printf(&s, "%s%lld", i ? "x" : "", (long long)t->dims[i].value);
-    return t->rank ? s.data : "scalar";
+    fx_text_init(&s, b->p->arena);
+    for (int i = 0; i < rank; i++)
+        fx_printf(&s, "%s%lld", i ? "x" : "", (long long)dims[i]);
+    return rank ? s.data : "scalar";
+}
+
+static const char *dims_text(fx_build *b, const fx_type *t)
+{
+    int64_t dims[FX_MAX_RANK];
+    fx_static_dims(t, dims);
+    return fx_build_dims(b, t->rank, dims);
 }
 
 /* Sizes of the operands (constants aside) and of the result. */

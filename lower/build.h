@@ -128,6 +128,7 @@ fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done);
 /* Opens a step for group root `at`; the body is set by the caller. what: title after the colon. */
 fx_step *fx_build_step(fx_build *b, fx_node *at, const char *what);
 const char *fx_build_name(fx_build *b, const fx_node *n); /* a name for what n computes: "layer1_0_conv2" */
+const char *fx_build_dims(fx_build *b, int rank, const int64_t *dims); /* "1x64x56x56" */
 int64_t fx_static_dims(const fx_type *t, int64_t *dims);   /* fills dims, returns the product */
 
 #endif

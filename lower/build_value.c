@@ -400,7 +400,7 @@ fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const 
     fx_step *s = fx_program_step(b->p, name);
     s->loc = at->loc;
     s->title = fx_arena_printf(b->p->arena, "%s", title);
-    s->shapes = "";
+    s->shapes = fx_build_dims(b, src->rank, src->dims);
     b->n_vars = b->n_locals = 0;
     fx_nest_access acc[2] = {{.buf = dst->buf, .offset = dst->offset}, {.buf = src->buf, .offset = src->offset}};
     memcpy(acc[0].strides, dst->strides, sizeof dst->strides);
