@@ -128,6 +128,8 @@ static fx_status read_entry(fx_zip *zip, unzFile u, char *name, size_t name_size
 
 static fx_status check_entries(fx_zip *zip, fx_arena *arena)
 {
+    if (zip->n == 0)
+        return FX_OK;
     qsort(zip->entries, zip->n, sizeof *zip->entries, by_name);
     for (size_t i = 1; i < zip->n; i++)
         if (zip->entries[i].name == zip->entries[i - 1].name) {
@@ -144,6 +146,14 @@ static fx_status check_entries(fx_zip *zip, fx_arena *arena)
             return fx_fail(zip->ctx, FX_ERR_FORMAT, &loc, "corrupt zip: the entry overlaps '%s'", order[i - 1]->name);
         }
     return FX_OK;
+}
+
+/* minizip looks for the end record backwards and takes what it finds; it must be the last thing in the file. */
+static bool ends_well(const fx_file *file, size_t comment)
+{
+    enum { END_RECORD = 22 };
+    return file->size >= END_RECORD && comment <= file->size - END_RECORD &&
+           !memcmp(file->data + (file->size - END_RECORD - comment), "PK\5\6", 4);
 }
 
 fx_status fx_zip_open(fx_context *ctx, fx_file *file, fx_zip **out)
@@ -165,10 +175,10 @@ fx_status fx_zip_open(fx_context *ctx, fx_file *file, fx_zip **out)
         return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt or truncated zip: it has no directory at its end");
     fx_arena *tmp = fx_arena_create(ctx);
     char *name = fx_arena_alloc(tmp, NAME_SIZE);
-    unz_global_info64 global;
+    unz_global_info64 global = {0};
     fx_status status = FX_OK;
-    if (unzGetGlobalInfo64(*u, &global) != UNZ_OK)
-        status = fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: its directory cannot be read");
+    if (unzGetGlobalInfo64(*u, &global) != UNZ_OK || !ends_well(file, global.size_comment))
+        status = fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt or truncated zip: expected the end record at its end");
     int at = status == FX_OK && global.number_entry > 0 ? unzGoToFirstFile(*u) : UNZ_END_OF_LIST_OF_FILE;
     while (status == FX_OK && at == UNZ_OK) {
         status = read_entry(zip, *u, name, NAME_SIZE, &loc);

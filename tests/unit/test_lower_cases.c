@@ -161,7 +161,6 @@ static fx_status run_case(void *arg)
     FX_FOR_NODES(g, n)
         if (n->opcode == FX_CALL_FUNCTION && n->op && fx_node_normalize(n) != FX_OK)
             return FX_ERR_TYPE;
-    FX_TRY(fx_graph_infer(g));
     bool compare = !j->c->error;
 
     fx_lower_options opt = { 0 };
