@@ -138,6 +138,8 @@ fx_status fx_node_normalize(fx_node *n)
         const fx_param *p = &s->params[i];
         const char *got = "nothing";
         value[i] = value[i] ? fx_param_convert(ctx, n->op, i, value[i], &got) : p->def;
+        if (value[i] && i == 0 && value[i]->kind != FX_ARG_NODE && fx_node_is_inplace(n))
+            value[i] = NULL; /* a number cannot be written to */
         if (!value[i])
             return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "argument '%s' of %s: expected %s, got %s", p->name, target, p->type, got);
     }
