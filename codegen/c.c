@@ -62,7 +62,7 @@ static fx_status choose_prefix(fx_emit *e)
     char id[FX_IDENT_MAX + 1];
     if (e->opt->prefix) {
         fx_ident(id, e->opt->prefix, LONGEST, "");
-        if (strcmp(id, e->opt->prefix) != 0 || taken_elsewhere(id))
+        if (!*id || strcmp(id, e->opt->prefix) != 0 || taken_elsewhere(id))
             return fx_fail(e->ctx, FX_ERR_ARGUMENT, NULL,
                            "prefix '%s': expected at most %d letters, digits and single underscores, starting with a letter, that are no word of C, "
                            "name of its library or header", e->opt->prefix, LONGEST);

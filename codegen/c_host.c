@@ -133,11 +133,10 @@ fx_status fx_c_header(fx_emit *e)
     fx_puts(t, "\n");
 
     fx_puts(t, "/* Before a definition: aligned as the arena and the weights must be. */\n");
-    fx_puts(t, "#if defined(__cplusplus) && __cplusplus >= 201103L\n");
-    fx_printf(t, "#define %s_ALIGNED alignas(%d)\n#elif defined(__GNUC__)\n#define %s_ALIGNED __attribute__((aligned(%d)))\n", N,
-              FX_WEIGHTS_ALIGN, N, FX_WEIGHTS_ALIGN);
-    fx_printf(t, "#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L\n#define %s_ALIGNED _Alignas(%d)\n#else\n"
-                 "#define %s_ALIGNED\n#endif\n\n", N, FX_WEIGHTS_ALIGN, N);
+    fx_printf(t, "#if defined(__GNUC__)\n#define %s_ALIGNED __attribute__((aligned(%d)))\n"
+                 "#elif defined(__cplusplus)\n#define %s_ALIGNED alignas(%d)\n"
+                 "#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L\n#define %s_ALIGNED _Alignas(%d)\n#else\n"
+                 "#define %s_ALIGNED\n#endif\n\n", N, FX_WEIGHTS_ALIGN, N, FX_WEIGHTS_ALIGN, N, FX_WEIGHTS_ALIGN, N);
 
     fx_puts(t, "/* What the functions return. */\nenum {\n");
     for (int i = 0; i < N_STATUSES; i++)
