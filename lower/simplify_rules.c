@@ -313,29 +313,64 @@ static void bounds(const fx_node *x, int depth, double *lo, double *hi)
     }
 }
 
-/* Clamping what already lies between. */
+/* The limits of relu, hardtanh and clamp; false for other ops. */
+static bool limits(const fx_node *n, double *min, double *max)
+{
+    *min = -INFINITY;
+    *max = INFINITY;
+    switch (n->op ? n->op->id : FX_OP_NONE) {
+    case FX_OP_relu:
+        *min = 0;
+        return true;
+    case FX_OP_hardtanh:
+        *min = fx_node_float(n, 1);
+        *max = fx_node_float(n, 2);
+        return true;
+    case FX_OP_clamp:
+        if (!fx_node_is_none(n, 1))
+            *min = fx_node_float(n, 1);
+        if (!fx_node_is_none(n, 2))
+            *max = fx_node_float(n, 2);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Clamping what already lies between; clamping twice; clamps in the form kernels know: relu or hardtanh. */
 static bool clamps(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    double lo, hi, min = -INFINITY, max = INFINITY;
+    double lo, hi, min, max, inner_min, inner_max;
+    limits(w->at, &min, &max);
     bounds(x, 8, &lo, &hi);
-    if (w->at->op->id == FX_OP_relu) {
-        min = 0;
-    } else if (w->at->op->id == FX_OP_hardtanh) {
-        min = fx_node_float(w->at, 1);
-        max = fx_node_float(w->at, 2);
-    } else {
-        if (!fx_node_is_none(w->at, 1))
-            min = fx_node_float(w->at, 1);
-        if (!fx_node_is_none(w->at, 2))
-            max = fx_node_float(w->at, 2);
-        if (min == 0 && !signbit(min) && fx_node_is_none(w->at, 2) && fx_same_type(x, w->at) &&
-            fx_dtype_is_float(x->type->dtype) && lo < 0) {
-            fx_rw_unary(w, FX_OP_relu, x, NULL); /* which is how eager computes relu */
-            return true;
-        }
+    if (!(min <= max) || !fx_same_type(x, w->at))
+        return false;
+    if (lo >= min && hi <= max)
+        return becomes(w, x);
+    bool is_float = fx_dtype_is_float(x->type->dtype), changed = false;
+    if (is_float && limits(x, &inner_min, &inner_max) && inner_min <= inner_max && fx_same_type(x, fx_node_input(x, 0)) &&
+        fmax(min, inner_min) <= fmin(max, inner_max)) {
+        min = fmax(min, inner_min);
+        max = fmin(max, inner_max);
+        x = fx_node_input(x, 0);
+        changed = true;
     }
-    return lo >= min && hi <= max && becomes(w, x);
+    bool relu = min == 0 && max == INFINITY, both = isfinite(min) && isfinite(max);
+    fx_opid form = relu ? FX_OP_relu : both ? FX_OP_hardtanh : FX_OP_clamp;
+    if (!is_float || (!changed && fx_is_call(w->at, form)))
+        return false;
+    fx_call c = fx_rw_call(w, form);
+    fx_call_node(&c, x);
+    for (int i = 0; !relu && i < 2; i++) {
+        double v = i ? max : min;
+        if (isinf(v))
+            fx_call_node(&c, NULL);
+        else
+            fx_call_float(&c, v);
+    }
+    fx_rw_become(w, &c);
+    return true;
 }
 
 static bool twice(fx_rw *w)
