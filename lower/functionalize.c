@@ -42,13 +42,30 @@ static fx_node *again(state *s, const fx_node *view, fx_node *base)
     return n;
 }
 
+/* The value of a member, by views taken again of the root or, if results are kept, of the nearest ancestor of that version. */
+static fx_node *take_down(state *s, fx_node *tensor, unsigned version, bool keep)
+{
+    fx_node **chain = NULL;
+    size_t n = 0, cap = 0;
+    while (of(s, tensor)->parent && (!keep || of(s, tensor)->version != version)) {
+        FX_PUSH(s->l->scratch, chain, n, cap) = tensor;
+        tensor = of(s, tensor)->parent;
+    }
+    fx_node *now = of(s, tensor)->current;
+    while (n-- > 0 && s->status == FX_OK) {
+        now = again(s, chain[n], now);
+        if (keep) {
+            of(s, chain[n])->current = now;
+            of(s, chain[n])->version = version;
+        }
+    }
+    return now;
+}
+
 /* The value a member had before the writes the root has not seen. */
 static fx_node *old_value(state *s, fx_node *tensor)
 {
-    value *v = of(s, tensor);
-    if (!v->parent)
-        return v->current;
-    return again(s, tensor, old_value(s, v->parent));
+    return take_down(s, tensor, 0, false);
 }
 
 /* Brings the root up to date: the written member is put back, view by view. */
@@ -85,9 +102,7 @@ static fx_node *current(state *s, fx_node *tensor)
     settle(s, v->root);
     if (v->version == r->writes || s->status != FX_OK)
         return v->current;
-    v->current = again(s, tensor, current(s, v->parent));
-    v->version = r->writes;
-    return v->current;
+    return take_down(s, tensor, r->writes, true);
 }
 
 /* Puts n into a tree, once its operands are those it sees. */
