@@ -33,6 +33,8 @@ static fx_status conv_check(const fx_infer *c, conv *v)
     const fx_type *x = v->x, *w = v->w;
     FX_TRY(same_dtype(c, x, w));
     FX_TRY(same_dtype(c, x, v->b));
+    if (!fx_dtype_is_float(x->dtype))
+        return fx_infer_refuse(c, "convolution of %s is not supported", fx_dtype_name(x->dtype));
     if (x->rank != v->spatial + 2 && x->rank != v->spatial + 1)
         return fx_infer_fail(c, "argument 'input': expected rank %d, or %d without a batch, got %s", v->spatial + 2, v->spatial + 1,
                              fx_infer_text(c, x));

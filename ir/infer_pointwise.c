@@ -108,11 +108,54 @@ static fx_status broadcast(fx_infer *c, int first, int n, int *rank, fx_dim *dim
     return no_complex(c, *dtype);
 }
 
+/* Whether neither operand is a tensor: Python's operators on sizes. */
+static bool on_numbers(const fx_infer *c)
+{
+    for (int i = 0; i < 2; i++) {
+        const fx_arg *a = fx_node_arg(c->node, i);
+        const fx_type *t = a->kind == FX_ARG_NODE ? fx_infer_operand(c, (int)a->i) : NULL;
+        if (t && t->kind == FX_TYPE_TENSOR)
+            return false;
+    }
+    return true;
+}
+
+/* Sizes computed from sizes. What is not known as an expression is an integer all the same. */
+static fx_status infer_numbers(fx_infer *c)
+{
+    fx_promote p = fx_promote_begin();
+    const fx_type *t;
+    fx_dim a, b;
+    for (int i = 0; i < 2; i++)
+        FX_TRY(fx_infer_promote(c, i, &p, &t));
+    if (!fx_dtype_is_int(fx_promote_end(&p)) || c->node->op->id == FX_OP_div_Tensor) {
+        c->result = fx_type_scalar(c->ctx, FX_TYPE_FLOAT);
+        return FX_OK;
+    }
+    FX_TRY(fx_infer_dim(c, 0, &a));
+    FX_TRY(fx_infer_dim(c, 1, &b));
+    switch (c->node->op->id) {
+    case FX_OP_add_Tensor:
+        c->result = fx_type_int(c->ctx, fx_dim_add(c->ctx, a, b));
+        return FX_OK;
+    case FX_OP_sub_Tensor:
+        c->result = fx_type_int(c->ctx, fx_dim_sub(c->ctx, a, b));
+        return FX_OK;
+    case FX_OP_mul_Tensor:
+        c->result = fx_type_int(c->ctx, fx_dim_mul(c->ctx, a, b));
+        return FX_OK;
+    default:
+        return fx_infer_refuse(c, "not supported on sizes");
+    }
+}
+
 fx_status infer_binary(fx_infer *c)
 {
     int rank;
     fx_dim dims[FX_MAX_RANK];
     fx_dtype dtype;
+    if (on_numbers(c))
+        return infer_numbers(c);
     FX_TRY(broadcast(c, 0, 2, &rank, dims, &dtype));
     switch (c->node->op->id) {
     case FX_OP_div_Tensor: case FX_OP_div_Scalar:
@@ -153,7 +196,12 @@ fx_status infer_to_bool(fx_infer *c)
     int rank;
     fx_dim dims[FX_MAX_RANK];
     fx_dtype dtype;
-    FX_TRY(broadcast(c, 0, fx_op_schema(c->ctx, c->node->op)->n >= 2 ? 2 : 1, &rank, dims, &dtype));
+    bool two = fx_op_schema(c->ctx, c->node->op)->n >= 2;
+    FX_TRY(broadcast(c, 0, two ? 2 : 1, &rank, dims, &dtype));
+    if (two && on_numbers(c)) {
+        c->result = fx_type_scalar(c->ctx, FX_TYPE_BOOL);
+        return FX_OK;
+    }
     return fx_infer_set(c, FX_BOOL, rank, dims);
 }
 

@@ -279,6 +279,41 @@ fx_status infer_view(fx_infer *c)
     }
 }
 
+/* Sizes and strides are those of a dense row-major tensor (sizes of 1 aside). */
+static bool row_major(const fx_dim *dims, const fx_dim *strides, int rank)
+{
+    int64_t want = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        if (dims[i].sym || strides[i].sym || (dims[i].value != 1 && strides[i].value != want))
+            return false;
+        want *= dims[i].value > 0 ? dims[i].value : 1;
+    }
+    return true;
+}
+
+/* as_strided reads memory, of which we know only what the model's file says about the operand. It is taken where operand and
+ * result both are row-major, as decompositions write it after pooling: then it is a reshape. */
+fx_status infer_as_strided(fx_infer *c)
+{
+    const fx_type *x;
+    fx_dim sizes[FX_MAX_RANK], strides[FX_MAX_RANK];
+    int n, m, wide = 0;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_dims(c, 1, sizes, FX_MAX_RANK, &n));
+    FX_TRY(fx_infer_dims(c, 2, strides, FX_MAX_RANK, &m));
+    if (n != m)
+        return fx_infer_fail(c, "expected as many strides as sizes, got %d and %d", m, n);
+    const fx_type *file = c->node->operands[fx_node_arg(c->node, 0)->i].def->type;
+    for (int i = 0; i < x->rank; i++)
+        wide += !fx_dim_is(x->dims[i], 1);
+    bool dense = wide <= 1 || (file && file->kind == FX_TYPE_TENSOR && file->strides && file->rank == x->rank &&
+                               row_major(x->dims, file->strides, x->rank));
+    if (!dense || !row_major(sizes, strides, n) || fx_node_int(c->node, 3) != 0 ||
+        fx_dim_differ(product(c->ctx, sizes, n), product(c->ctx, x->dims, x->rank)))
+        return fx_infer_refuse(c, "only a view of all elements of a contiguous tensor in order is supported");
+    return reshape(c, x, sizes, n);
+}
+
 /* ---- pieces ------------------------------------------------------------------------------------------------------- */
 
 enum { MAX_PIECES = 1024 };
