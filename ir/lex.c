@@ -2,6 +2,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "ir/lex.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_digit(char c)
@@ -31,6 +32,22 @@ void fx_put_word(fx_text *t, const char *s, bool dots)
         fx_puts(t, s);
     else
         fx_put_quoted(t, s ? s : "");
+}
+
+void fx_put_f32(fx_text *t, float v)
+{
+    char buf[64];
+    double shortest = v;
+    /* Reading goes by way of double, as the parsers do. */
+    for (int digits = 1; digits <= 9 && v == v && v - v == 0; digits++) {
+        snprintf(buf, sizeof buf, "%.*e", digits - 1, (double)v);
+        double d = strtod(buf, NULL);
+        if ((float)d == v) {
+            shortest = d;
+            break;
+        }
+    }
+    fx_put_double(t, shortest);
 }
 
 uint64_t fx_hash_bytes(const void *data, size_t size)

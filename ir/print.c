@@ -248,8 +248,10 @@ static void put_element(fx_text *t, const fx_tensor *x, int64_t i)
         fx_puts(t, fx_tensor_get_int(x, i) ? "True" : "False");
         break;
     default:
-        if (fx_dtype_is_float(x->dtype))
+        if (x->dtype == FX_F64)
             fx_put_double(t, fx_tensor_get(x, i));
+        else if (fx_dtype_is_float(x->dtype))
+            fx_put_f32(t, (float)fx_tensor_get(x, i));
         else
             fx_printf(t, "%lld", (long long)fx_tensor_get_int(x, i));
     }

@@ -79,7 +79,10 @@ void fx_sexpr_print(fx_text *t, const fx_program *p, const fx_sexpr *e)
     const char *dtype = fx_dtype_short(e->dtype);
     switch (e->op) {
     case FX_S_CONST:
-        if (fx_dtype_is_float(e->dtype))
+        /* An f32 constant is usually a float; where it is not, its double is shown. */
+        if (e->dtype == FX_F32 && (double)(float)e->imm == e->imm)
+            fx_put_f32(t, (float)e->imm);
+        else if (fx_dtype_is_float(e->dtype))
             fx_put_double(t, e->imm);
         else
             fx_printf(t, "%lld", (long long)e->ival);
@@ -232,8 +235,10 @@ static bool put_values(fx_text *t, const fx_buf *b)
     fx_puts(t, " values={");
     for (int64_t i = 0; i < b->numel; i++) {
         fx_puts(t, i ? ", " : "");
-        if (is_float)
+        if (b->dtype == FX_F64)
             fx_put_double(t, fx_tensor_get(&x, i));
+        else if (is_float)
+            fx_put_f32(t, (float)fx_tensor_get(&x, i));
         else
             fx_printf(t, "%lld", (long long)fx_tensor_get_int(&x, i));
     }
