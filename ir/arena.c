@@ -62,6 +62,8 @@ static fx_status make_arenas(void *arg)
     fx_context *ctx = arg;
     ctx->arena = fx_arena_create(ctx);
     ctx->diag_arena = fx_arena_create(ctx);
+    ctx->empty_tuple = fx_arg_seq(ctx, FX_ARG_TUPLE, 0, NULL);
+    ctx->empty_dict = fx_arg_dict(ctx, 0, NULL, NULL);
     return FX_OK;
 }
 

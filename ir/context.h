@@ -43,6 +43,15 @@ typedef struct fx_frame {
     jmp_buf jump;
 } fx_frame;
 
+/* What a target says, found out once. */
+typedef struct fx_target_info {
+    const fx_op *op;
+    bool inplace;
+    const char *base; /* of names of calls: "conv2d"; set by graph.c */
+} fx_target_info;
+
+fx_target_info *fx_target_lookup(fx_context *ctx, const char *interned);
+
 struct fx_context {
     void *(*alloc)(void *user, size_t size); /* zeroed */
     void (*dealloc)(void *user, void *p);
@@ -59,7 +68,8 @@ struct fx_context {
     fx_diag oom;
     fx_storage *storages;
     const fx_schema *schemas[FX_OP_COUNT];
-    fx_map targets; /* interned target -> struct fx_target_op (op.c) */
+    fx_map targets;   /* interned target -> fx_target_info */
+    const fx_arg *empty_tuple, *empty_dict; /* of most nodes */
 };
 
 #endif

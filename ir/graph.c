@@ -45,10 +45,10 @@ static bool is_word(char c)
 }
 
 /* A Python identifier from any text: each run of illegal bytes becomes "_". */
-static const char *identifier(fx_graph *g, const char *text)
+static const char *identifier(fx_context *ctx, const char *text)
 {
     size_t n = strlen(text), k = 0;
-    char small[256], *out = n + 2 <= sizeof small ? small : fx_arena_alloc(g->arena, n + 2);
+    char small[256], *out = n + 2 <= sizeof small ? small : fx_arena_alloc(ctx->arena, n + 2);
     if (is_digit(*text))
         out[k++] = '_';
     for (const char *p = text; *p; p++) {
@@ -57,13 +57,28 @@ static const char *identifier(fx_graph *g, const char *text)
         else if (p == text || is_word(p[-1]))
             out[k++] = '_';
     }
-    return k == 0 ? fx_intern(g->ctx, "_unnamed") : fx_intern_n(g->ctx, out, k);
+    return k == 0 ? fx_intern(ctx, "_unnamed") : fx_intern_n(ctx, out, k);
 }
 
-/* FX's _Namespace.create_name: the candidate if it is free, else its base with the next number. */
-static const char *unique_name(fx_graph *g, const char *candidate, bool given)
+/* "base_num", interned. The most common formatting there is, so not by printf. */
+static const char *numbered_name(fx_context *ctx, const char *base, uintptr_t num)
 {
-    const char *name = identifier(g, candidate);
+    char buf[256], *p = buf + sizeof buf;
+    size_t n = strlen(base);
+    if (n > sizeof buf - 24)
+        return fx_intern_f(ctx, "%s_%zu", base, (size_t)num);
+    do
+        *--p = (char)('0' + num % 10);
+    while (num /= 10);
+    *--p = '_';
+    p -= n;
+    memcpy(p, base, n);
+    return fx_intern_n(ctx, p, (size_t)(buf + sizeof buf - p));
+}
+
+/* FX's _Namespace.create_name: the candidate (an interned identifier) if it is free, else its base with the next number. */
+static const char *unique_name(fx_graph *g, const char *name, bool given)
+{
     size_t n = strlen(name), end = n;
     while (end > 0 && is_digit(name[end - 1]))
         end--;
@@ -78,7 +93,7 @@ static const char *unique_name(fx_graph *g, const char *candidate, bool given)
         taken = taken || is_reserved(name, given);
     }
     while (taken) {
-        name = fx_intern_f(g->ctx, "%s_%zu", base, (size_t)++num);
+        name = numbered_name(g->ctx, base, ++num);
         taken = fx_map_get(&g->by_name, name) != NULL;
     }
     if (num)
@@ -88,7 +103,7 @@ static const char *unique_name(fx_graph *g, const char *candidate, bool given)
 
 /* A name from a target: the function's ("aten.relu_.default" -> "relu_", "_operator.mul" -> "mul"), or the whole path of a
  * module or attribute; lower case with "_" before capitals. */
-static const char *name_of_target(fx_graph *g, fx_opcode opcode, const char *target)
+static const char *name_of_target(fx_context *ctx, fx_opcode opcode, const char *target)
 {
     const char *p = target;
     size_t n = strlen(p);
@@ -113,7 +128,7 @@ static const char *name_of_target(fx_graph *g, fx_opcode opcode, const char *tar
     }
     if (n > 2000)
         n = 2000;
-    char *out = fx_arena_alloc(g->arena, 2 * n + 1);
+    char small[256], *out = 2 * n < sizeof small ? small : fx_arena_alloc(ctx->arena, 2 * n + 1);
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
         bool capital = p[i] >= 'A' && p[i] <= 'Z';
@@ -121,7 +136,20 @@ static const char *name_of_target(fx_graph *g, fx_opcode opcode, const char *tar
             out[k++] = '_';
         out[k++] = capital ? (char)(p[i] - 'A' + 'a') : p[i];
     }
-    return out;
+    out[k] = '\0';
+    return identifier(ctx, out);
+}
+
+static const char *name_of(fx_graph *g, const fx_node *n, const char *given)
+{
+    if (given)
+        return unique_name(g, identifier(g->ctx, given), true);
+    if (n->opcode != FX_CALL_FUNCTION)
+        return unique_name(g, name_of_target(g->ctx, n->opcode, n->target), false);
+    fx_target_info *info = fx_target_lookup(g->ctx, n->target);
+    if (!info->base)
+        info->base = name_of_target(g->ctx, FX_CALL_FUNCTION, n->target);
+    return unique_name(g, info->base, false);
 }
 
 fx_node *fx_graph_node(const fx_graph *g, const char *name)
@@ -168,7 +196,7 @@ typedef struct walk {
     bool in_order;
     fx_node *const *from; /* operands by the given numbers */
     int n_from;
-    fx_use *to;           /* operands by the new ones */
+    fx_node **to;         /* operands by the new ones */
 } walk;
 
 static void count_operand(void *user, int64_t operand)
@@ -185,7 +213,7 @@ static const fx_arg *renumber(void *user, const fx_arg *leaf)
         return leaf;
     if (leaf->i < 0 || leaf->i >= w->n_from || !w->from[leaf->i])
         return fx_arg_none(w->ctx); /* only a caller's mistake; the verifier has no operand to complain about */
-    w->to[w->n].def = w->from[leaf->i];
+    w->to[w->n] = w->from[leaf->i];
     return fx_arg_operand(w->ctx, (int)w->n++);
 }
 
@@ -194,19 +222,18 @@ static void set_operands(fx_node *n, const fx_arg *args, const fx_arg *kwargs, i
     fx_graph *g = n->graph;
     fx_context *ctx = g->ctx;
     if (!args)
-        args = fx_arg_seq(ctx, FX_ARG_TUPLE, 0, NULL);
+        args = ctx->empty_tuple;
     if (!kwargs)
-        kwargs = fx_arg_dict(ctx, 0, NULL, NULL);
+        kwargs = ctx->empty_dict;
     walk w = {.ctx = ctx, .in_order = true, .from = operands, .n_from = n_operands};
     fx_arg_operands(args, count_operand, &w);
     fx_arg_operands(kwargs, count_operand, &w);
     int count = (int)w.n;
-    /* The old array is reused when it is large enough, but not before the new operands, which may be the old ones, are read. */
-    fx_use small[16] = {{0}}, *fresh = count <= 16 ? small : FX_NEW_ARRAY(g->arena, fx_use, count);
-    w.to = fresh;
+    /* Taken aside first: `operands` may be read from the very array that is overwritten below. */
+    fx_node *small[16], **defs = w.to = count <= 16 ? small : FX_NEW_ARRAY(g->arena, fx_node *, count);
     bool direct = w.in_order && count <= n_operands;
     for (int i = 0; direct && i < count; i++) {
-        fresh[i].def = operands[i];
+        defs[i] = operands[i];
         direct = operands[i] != NULL;
     }
     if (!direct) {
@@ -215,9 +242,7 @@ static void set_operands(fx_node *n, const fx_arg *args, const fx_arg *kwargs, i
         kwargs = fx_arg_map(ctx, kwargs, renumber, &w);
         count = (int)w.n;
     }
-    fx_use *array = n->operands;
-    if (count > n->n_operands)
-        array = fresh == small ? FX_NEW_ARRAY(g->arena, fx_use, count) : fresh;
+    fx_use *array = count > n->n_operands ? FX_NEW_ARRAY(g->arena, fx_use, count) : n->operands;
     for (int i = 0; i < n->n_operands; i++)
         unlink_use(&n->operands[i]);
     n->args = args;
@@ -225,7 +250,7 @@ static void set_operands(fx_node *n, const fx_arg *args, const fx_arg *kwargs, i
     n->operands = array;
     n->n_operands = count;
     for (int i = 0; i < count; i++)
-        link_use(&array[i], fresh[i].def, n);
+        link_use(&array[i], defs[i], n);
 }
 
 void fx_node_set_args(fx_node *n, const fx_arg *args, const fx_arg *kwargs, int n_operands, fx_node *const *operands)
@@ -307,9 +332,9 @@ fx_node *fx_node_new(fx_graph *g, fx_opcode opcode, const char *target, const fx
     n->opcode = (uint8_t)opcode;
     n->target = fx_intern(g->ctx, target);
     if (opcode == FX_CALL_FUNCTION)
-        n->op = fx_op_lookup(g->ctx, n->target, NULL);
+        n->op = fx_target_lookup(g->ctx, n->target)->op;
     set_operands(n, args, kwargs, n_operands, operands);
-    n->name = unique_name(g, name ? name : name_of_target(g, opcode, target), name != NULL);
+    n->name = name_of(g, n, name);
     fx_map_put(g->arena, &g->by_name, n->name, n);
     n->loc = (fx_loc){.file = g->file, .node = n->name};
     n->id = g->n_ids++;
@@ -354,8 +379,7 @@ void fx_node_move_before(fx_node *n, fx_node *at)
 
 bool fx_node_is_inplace(const fx_node *n)
 {
-    bool inplace = false;
-    return n->op && fx_op_lookup(n->graph->ctx, n->target, &inplace) && inplace;
+    return n->op && fx_target_lookup(n->graph->ctx, n->target)->inplace;
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------------------------------------- */

@@ -92,20 +92,20 @@ const fx_op *fx_op_find(const char *target, bool *inplace)
     return op;
 }
 
-typedef struct fx_target_op {
-    const fx_op *op;
-    bool inplace;
-} fx_target_op;
+fx_target_info *fx_target_lookup(fx_context *ctx, const char *interned)
+{
+    fx_target_info *t = fx_map_get(&ctx->targets, interned);
+    if (!t) {
+        t = FX_NEW(ctx->arena, fx_target_info);
+        t->op = fx_op_find(interned, &t->inplace);
+        fx_map_put(ctx->arena, &ctx->targets, interned, t);
+    }
+    return t;
+}
 
 const fx_op *fx_op_lookup(fx_context *ctx, const char *target, bool *inplace)
 {
-    target = fx_intern(ctx, target);
-    fx_target_op *t = fx_map_get(&ctx->targets, target);
-    if (!t) {
-        t = FX_NEW(ctx->arena, fx_target_op);
-        t->op = fx_op_find(target, &t->inplace);
-        fx_map_put(ctx->arena, &ctx->targets, target, t);
-    }
+    const fx_target_info *t = fx_target_lookup(ctx, fx_intern(ctx, target));
     if (inplace)
         *inplace = t->inplace;
     return t->op;
