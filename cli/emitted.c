@@ -103,6 +103,18 @@ static int run_here(const char *command, const char *so, const void *weights, si
     return error ? complain(command, "the emitted code refused to run: %s", error) : 0;
 }
 
+/* The file at an address that emitted code takes: a multiple of 64. For the caller to free. */
+static char *read_weights(const char *path, size_t *size)
+{
+    char *text = read_text(path, size);
+    char *aligned = text ? aligned_alloc(64, (*size + 63) / 64 * 64) : NULL;
+
+    if (aligned)
+        memcpy(aligned, text, *size);
+    free(text);
+    return aligned;
+}
+
 int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_compile_options *options, const char *dir,
                 const fx_tensor *inputs, size_t *n_outputs, fx_tensor **outputs)
 {
@@ -122,7 +134,7 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
     o.weights = FX_WEIGHTS_IN_BIN;
     if (fx_compile(graph, &o, dir, NULL) != FX_OK || build(command, ctx, &o, dir))
         goto done;
-    weights = read_text(bin, &size);
+    weights = read_weights(bin, &size);
     if (!weights) {
         complain(command, "%s: expected the emitted weights here", bin);
         goto done;
