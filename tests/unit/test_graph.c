@@ -213,7 +213,7 @@ START_TEST(nodes_are_inserted_and_moved)
 }
 END_TEST
 
-/* A run of random edits, checked against counts kept aside. */
+/* A run of random edits, checked against counts kept aside and by the verifier. */
 START_TEST(random_edits_keep_names_and_uses)
 {
     fx_node *live[400];
@@ -230,7 +230,7 @@ START_TEST(random_edits_keep_names_and_uses)
             n++;
         } else {
             int i = (int)(r / 8 % (unsigned)n), j = (int)(r / 4096 % (unsigned)n);
-            if (i != j)
+            if (live[j]->id < live[i]->id)
                 fx_node_replace_uses(live[i], live[j]);
             if (live[i]->n_uses == 0) {
                 ck_assert_int_eq(fx_node_erase(live[i]), FX_OK);
@@ -251,6 +251,9 @@ START_TEST(random_edits_keep_names_and_uses)
     ck_assert_int_eq(uses, operands);
     ck_assert_uint_eq(g->n_nodes, (size_t)n);
     ck_assert_uint_eq(g->by_name.n, (size_t)n);
+    fx_node_new(g, FX_OUTPUT, "output", operands_tuple(1), NULL, 1, &live[0], NULL);
+    ck_assert_int_eq(fx_graph_verify(g, FX_STAGE_IMPORTED, "edits"), FX_OK);
+    ck_assert_int_eq(fx_graph_verify(fx_graph_copy(g), FX_STAGE_IMPORTED, "copy"), FX_OK);
 }
 END_TEST
 
