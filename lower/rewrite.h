@@ -63,12 +63,16 @@ void fx_rw_single_result(fx_rw *w, fx_node *value, const char *what);
 fx_status fx_infer_missing(fx_graph *g);
 /* simplify.c: erases nodes without users and effects (placeholders stay); how many went. */
 size_t fx_remove_dead(fx_graph *g);
+/* simplify.c: one walk of the rules below over all nodes; adds to *changed how often one applied. */
+fx_status fx_apply_rules(fx_lower *l, size_t *changed);
 /* fold_bn.c: batch norm and per-channel scales and shifts go into the weights before them. */
 fx_status fx_fold_affine(fx_lower *l);
 /* refuse.c: dtypes that cannot be compiled, asked once constants are folded. */
 fx_status fx_refuse_types(fx_lower *l);
 /* simplify_rules.c: replaces w->at by something equal and simpler; whether it did. */
 bool fx_simplify_node(fx_rw *w);
+/* simplify_patterns.c: the same for activations spelled out. */
+bool fx_simplify_pattern(fx_rw *w);
 
 /* functionalize_view.c: which results share memory with their operand, and how a view is taken again or undone. */
 typedef enum fx_sharing { FX_FRESH, FX_SAME_TENSOR, FX_VIEW_OF, FX_VIEWS_OF /* a list of views */ } fx_sharing;
