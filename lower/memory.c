@@ -2,15 +2,15 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * Lifetimes come from the accesses of the steps. Buffers that overlay one another form a block. Blocks are placed largest
- * first at the lowest offset that is free for their whole life (greedy by size: Pisarchyk and Lee, "Efficient Memory
- * Management for Deep Neural Net Inference", 2020); when that misses the lower bound, some other orders are tried
- * and the best kept. ir/program_verify.c checks the result without this file's help. */
+ * first in the smallest gap that is free for their whole life (greedy by size: Pisarchyk and Lee, "Efficient Memory
+ * Management for Deep Neural Net Inference", 2020); when that misses the lower bound, other orders are tried, then the
+ * best one is varied by moving single blocks within it. ir/program_verify.c checks the result without this file's help. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lower/lower.h"
 
-enum { ALIGN = 64, WEIGHTS_HEADER = 64, MAX_TRIES = 64 };
+enum { ALIGN = 64, WEIGHTS_HEADER = 64, MAX_TRIES = 32, MAX_MOVES = 1500 };
 
 /* Buffers that share a place. Steps are numbered; first > last: never used. */
 typedef struct block {
@@ -136,6 +136,24 @@ static uint64_t place(int n, block **order, block **near)
     return total;
 }
 
+static uint32_t next_noise(uint32_t *noise)
+{
+    *noise ^= *noise << 13;
+    *noise ^= *noise >> 17;
+    *noise ^= *noise << 5;
+    return *noise;
+}
+
+/* Takes block `from` out of the order and puts it in at `to`. */
+static void move_block(block **order, int from, int to)
+{
+    block *b = order[from];
+    int step = from < to ? 1 : -1;
+    for (int i = from; i != to; i += step)
+        order[i] = order[i + step];
+    order[to] = b;
+}
+
 /* How a try orders blocks: by size, by life, by size x life, by start; then sizes perturbed by a fixed sequence. */
 static void set_keys(planner *pl, int attempt)
 {
@@ -143,9 +161,7 @@ static void set_keys(planner *pl, int attempt)
     for (int i = 0; i < pl->n_blocks; i++) {
         block *b = &pl->blocks[i];
         int64_t size = (int64_t)(b->size / ALIGN), life = b->last - b->first + 1;
-        noise ^= noise << 13;
-        noise ^= noise >> 17;
-        noise ^= noise << 5;
+        next_noise(&noise);
         switch (attempt) {
         case 0: b->key = size; break;
         case 1: b->key = life; break;
@@ -164,16 +180,25 @@ static void plan_arena(planner *pl, fx_arena *scratch)
     block **order = FX_NEW_ARRAY(scratch, block *, n + 1), **near = FX_NEW_ARRAY(scratch, block *, n + 1);
     uint64_t *best = FX_NEW_ARRAY(scratch, uint64_t, n + 1);
     p->arena_size = UINT64_MAX;
-    int tries = n > 2000 ? 4 : MAX_TRIES;
-    for (int t = 0; t < tries && p->arena_size > p->live_size; t++) {
-        set_keys(pl, t);
-        for (int i = 0; i < n; i++)
-            order[i] = &pl->blocks[i];
-        qsort(order, (size_t)n, sizeof *order, by_key);
+    block **best_order = FX_NEW_ARRAY(scratch, block *, n + 1);
+    int tries = n > 2000 ? 4 : MAX_TRIES, moves = n > 400 ? 0 : MAX_MOVES;
+    uint32_t noise = 362436069u;
+    for (int t = 0; t < tries + moves && p->arena_size > p->live_size; t++) {
+        if (t < tries) {
+            set_keys(pl, t);
+            for (int i = 0; i < n; i++)
+                order[i] = &pl->blocks[i];
+            qsort(order, (size_t)n, sizeof *order, by_key);
+        } else {
+            memcpy(order, best_order, (size_t)n * sizeof *order);
+            int from = (int)(next_noise(&noise) % (uint32_t)n), to = (int)(next_noise(&noise) % (uint32_t)n);
+            move_block(order, from, to);
+        }
         uint64_t size = place(n, order, near);
-        if (size >= p->arena_size)
+        if (size > p->arena_size || (size == p->arena_size && t < tries))
             continue;
         p->arena_size = size;
+        memcpy(best_order, order, (size_t)n * sizeof *order);
         for (int i = 0; i < n; i++)
             best[i] = pl->blocks[i].offset;
     }
