@@ -200,7 +200,14 @@ void fx_stmt_print(fx_text *t, const fx_program *p, const fx_stmt *s, int indent
 void fx_sexpr_print(fx_text *t, const fx_program *p, const fx_sexpr *e);
 fx_status fx_program_parse(fx_context *ctx, const char *file, const char *text, size_t size, fx_program **out);
 
-/* ---- program_run.c: an interpreter for the loop program --------------------------------------------------------- */
-/* Loops are interpreted; kernels run through libfxrt's plain (generic) variant repacked by the reference. Optional for now. */
+/* ---- program_run.c, program_kernels.c: an interpreter for the loop program ---------------------------------------------- */
+/* Runs a program slowly and plainly: a judge of lowering that shares no code with the runtime (kernels are evaluated from their
+ * descriptors on packed weights, as fxcc/runtime.h documents the layouts). Inputs as p->inputs; outputs are new tensors of ctx.
+ * `planned`: buffers lie in one arena at their offsets, so that a wrong plan gives wrong numbers; else each has memory of its own.
+ * What was never written is NaN. Every access is checked; FX_INTERNAL names the step that leaves its buffer. */
+fx_status fx_program_run(fx_program *p, bool planned, size_t n_in, const fx_tensor *in, size_t *n_out, fx_tensor **out);
+
+/* One kernel call on memory; bufs[i] is argument i with its offset, NULL when absent. */
+void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs);
 
 #endif

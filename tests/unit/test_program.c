@@ -362,6 +362,57 @@ START_TEST(guards_bound_combinations)
 }
 END_TEST
 
+/* The good program, run with its buffers apart and in the planned arena, against the same computed here. */
+START_TEST(running_gives_the_numbers)
+{
+    char values[400] = "values={", *at = values + strlen(values);
+    float w[24], x[32];
+    for (int i = 0; i < 24; i++) {
+        w[i] = (float)(i % 7 - 3) / 4;
+        at += sprintf(at, "%s%g", i ? ", " : "", w[i]);
+    }
+    strcpy(at, "}");
+    fx_program *p;
+    const char *text = replaced(good, "hash=0x00000000000000ff", values);
+    ck_assert_msg(fx_program_parse(ctx, "t", text, strlen(text), &p) == FX_OK, "%s", text);
+    fx_tensor in, *out;
+    size_t n_out;
+    /* The input buffer is NHWC to the program: what it is given is copied as it is. */
+    ck_assert_int_eq(fx_tensor_create(ctx, FX_F32, 4, (int64_t[]){1, 2, 4, 4}, &in), FX_OK);
+    for (int i = 0; i < 32; i++) {
+        x[i] = (float)(i * 5 % 11 - 4);
+        fx_tensor_set(&in, i, x[i]);
+    }
+    double want[2] = {0, 0};
+    for (int h = 0; h < 4; h++) {
+        for (int c = 0; c < 2; c++) {
+            for (int v = 0; v < 4; v++) {
+                double sum = c == 0 ? 0.5 : -1.0;
+                for (int k = 0; k < 3; k++) {
+                    for (int i = 0; i < 2; i++) { /* padded pixel (h + k, v) is input pixel (h + k - 1, v - 1) */
+                        bool inside = h + k - 1 >= 0 && h + k - 1 < 4 && v - 1 >= 0 && v - 1 < 4;
+                        sum += inside ? (double)x[8 * (h + k - 1) + 2 * (v - 1) + i] * w[(k * 2 + i) * 4 + c] : 0;
+                    }
+                }
+                want[c] += sum > 0 ? sum : 0;
+            }
+        }
+    }
+    for (int planned = 0; planned < 2; planned++) {
+        fx_status st = fx_program_run(p, planned, 1, &in, &n_out, &out);
+        ck_assert_msg(st == FX_OK, "%s", fx_diag_count(ctx) ? fx_diag_get(ctx, 0)->message : "");
+        ck_assert_uint_eq(n_out, 1);
+        for (int c = 0; c < 2; c++)
+            ck_assert_double_eq_tol(fx_tensor_get(&out[0], c), want[c] / 16, 1e-5);
+    }
+    ck_assert(want[0] != want[1]);
+    /* Weights that the text does not have cannot be run. */
+    ck_assert_int_eq(fx_program_parse(ctx, "t", good, strlen(good), &p), FX_OK);
+    ck_assert_int_eq(fx_program_run(p, true, 1, &in, &n_out, &out), FX_ERR_UNSUPPORTED);
+    ck_assert_int_eq(fx_program_run(p, true, 0, NULL, &n_out, &out), FX_ERR_ARGUMENT);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("program");
@@ -377,6 +428,7 @@ int main(void)
     tcase_add_test(t, names_become_unique_identifiers);
     tcase_add_test(t, kernel_table_is_complete);
     tcase_add_test(t, guards_bound_combinations);
+    tcase_add_test(t, running_gives_the_numbers);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -1,0 +1,434 @@
+/* ir/program_run.c: an interpreter for loop programs, slow and plain.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/lex.h"
+#include "ir/program.h"
+
+/* A scalar: floats in f (rounded to their dtype), all else in i (wrapped to its width). */
+typedef struct value {
+    fx_dtype dtype;
+    double f;
+    int64_t i;
+} value;
+
+typedef struct local {
+    int id;
+    value v;
+} local;
+
+typedef struct run {
+    fx_program *p;
+    fx_context *ctx;
+    fx_arena *arena;
+    const fx_step *step;
+    unsigned char **mem;         /* of each buffer */
+    struct { int var; int64_t at; } loops[FX_MAX_LOOPS];
+    int n_loops;
+    local *locals; size_t n_locals, cap_locals;
+} run;
+
+static fx_status broken(run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static fx_status broken(run *r, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const char *text = fx_arena_vprintf(r->arena, fmt, ap);
+    va_end(ap);
+    return fx_fail(r->ctx, FX_INTERNAL, &r->step->loc, "running step %s: %s", r->step->name, text);
+}
+
+/* ---- scalars ---------------------------------------------------------------------------------------------------------- */
+
+static double round_to(fx_dtype dtype, double v)
+{
+    switch (dtype) {
+    case FX_F32:
+        return (float)v;
+    case FX_F16:
+        return fx_half_to_float(fx_float_to_half((float)v));
+    case FX_BF16:
+        return fx_bf16_to_float(fx_float_to_bf16((float)v));
+    default:
+        return v;
+    }
+}
+
+static int64_t wrap_to(fx_dtype dtype, int64_t v)
+{
+    switch (dtype) {
+    case FX_I8:
+        return (int8_t)v;
+    case FX_I16:
+        return (int16_t)v;
+    case FX_I32:
+        return (int32_t)v;
+    case FX_U8:
+        return (uint8_t)v;
+    case FX_BOOL:
+        return v != 0;
+    default:
+        return v;
+    }
+}
+
+static value make(fx_dtype dtype, double f, int64_t i)
+{
+    if (fx_dtype_is_float(dtype))
+        return (value){.dtype = dtype, .f = round_to(dtype, f)};
+    return (value){.dtype = dtype, .i = wrap_to(dtype, i)};
+}
+
+/* As torch converts: floats to integers toward zero, anything but 0 to true. */
+static value cast(value v, fx_dtype to)
+{
+    bool from_float = fx_dtype_is_float(v.dtype);
+    if (fx_dtype_is_float(to))
+        return make(to, from_float ? v.f : (double)v.i, 0);
+    if (to == FX_BOOL)
+        return make(to, 0, from_float ? v.f != 0 : v.i != 0);
+    if (from_float)
+        return make(to, 0, v.f >= -0x1p63 && v.f < 0x1p63 ? (int64_t)v.f : INT64_MIN);
+    return make(to, 0, v.i);
+}
+
+static double max_nan(double a, double b)
+{
+    return a != a ? a : b != b || b > a ? b : a;
+}
+
+static double min_nan(double a, double b)
+{
+    return a != a ? a : b != b || b < a ? b : a;
+}
+
+/* torch.remainder: the sign of the divisor. */
+static double remainder_of(double a, double b)
+{
+    double m = fmod(a, b);
+    return m != 0 && (m < 0) != (b < 0) ? m + b : m;
+}
+
+static double clamp_of(double x, double lo, double hi)
+{
+    return min_nan(max_nan(x, lo), hi);
+}
+
+static double float_op(fx_sop op, double a, double b, double c)
+{
+    switch (op) {
+    case FX_S_add: return a + b;
+    case FX_S_sub: return a - b;
+    case FX_S_mul: return a * b;
+    case FX_S_div: return a / b;
+    case FX_S_neg: return -a;
+    case FX_S_abs: return fabs(a);
+    case FX_S_max: return max_nan(a, b);
+    case FX_S_min: return min_nan(a, b);
+    case FX_S_fmod: return fmod(a, b);
+    case FX_S_remainder: return remainder_of(a, b);
+    case FX_S_pow: return pow(a, b);
+    case FX_S_sqrt: return sqrt(a);
+    case FX_S_exp: return exp(a);
+    case FX_S_expm1: return expm1(a);
+    case FX_S_log: return log(a);
+    case FX_S_log1p: return log1p(a);
+    case FX_S_sin: return sin(a);
+    case FX_S_cos: return cos(a);
+    case FX_S_erf: return erf(a);
+    case FX_S_floor: return floor(a);
+    case FX_S_ceil: return ceil(a);
+    case FX_S_round: return rint(a);
+    case FX_S_trunc: return trunc(a);
+    case FX_S_relu: return max_nan(a, 0);
+    case FX_S_clamp: return clamp_of(a, b, c);
+    case FX_S_leaky_relu: return a > 0 ? a : a * b;
+    case FX_S_elu: return a > 0 ? c * a : c * b * expm1(a);
+    case FX_S_sigmoid: return 1 / (1 + exp(-a));
+    case FX_S_tanh: return tanh(a);
+    case FX_S_silu: return a / (1 + exp(-a));
+    case FX_S_hardswish: return a * clamp_of(a + 3, 0, 6) / 6;
+    case FX_S_hardsigmoid: return clamp_of(a + 3, 0, 6) / 6;
+    case FX_S_gelu: return a * (1 + erf(a / sqrt(2))) / 2;
+    case FX_S_gelu_tanh: return a * (1 + tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a))) / 2;
+    case FX_S_softplus: return a * b > c ? a : log1p(exp(a * b)) / b;
+    case FX_S_mish: return a * tanh(a > 30 ? a : log1p(exp(a)));
+    default: return NAN;
+    }
+}
+
+static int64_t int_op(fx_sop op, int64_t a, int64_t b)
+{
+    switch (op) {
+    case FX_S_add: return (int64_t)((uint64_t)a + (uint64_t)b);
+    case FX_S_sub: return (int64_t)((uint64_t)a - (uint64_t)b);
+    case FX_S_mul: return (int64_t)((uint64_t)a * (uint64_t)b);
+    case FX_S_neg: return (int64_t)-(uint64_t)a;
+    case FX_S_max: return a > b ? a : b;
+    case FX_S_min: return a < b ? a : b;
+    case FX_S_and: return a & b;
+    case FX_S_or: return a | b;
+    case FX_S_xor: return a ^ b;
+    case FX_S_not: return ~a;
+    default: return 0;
+    }
+}
+
+static bool compare(fx_sop op, value a, value b)
+{
+    bool is_float = fx_dtype_is_float(a.dtype);
+#define COMPARE(sign) (is_float ? a.f sign b.f : a.i sign b.i)
+    switch (op) {
+    case FX_S_eq: return COMPARE(==);
+    case FX_S_ne: return COMPARE(!=);
+    case FX_S_lt: return COMPARE(<);
+    case FX_S_le: return COMPARE(<=);
+    case FX_S_gt: return COMPARE(>);
+    default: return COMPARE(>=);
+    }
+#undef COMPARE
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------- */
+
+static int64_t index_of(const run *r, const fx_affine *a)
+{
+    uint64_t v = (uint64_t)a->base;
+    for (int i = 0; i < a->n; i++) {
+        for (int l = r->n_loops - 1; l >= 0; l--) {
+            if (r->loops[l].var == a->var[i]) {
+                v += (uint64_t)a->coef[i] * (uint64_t)r->loops[l].at;
+                break;
+            }
+        }
+    }
+    return (int64_t)v;
+}
+
+static fx_status element(run *r, int buf, const fx_affine *index, fx_tensor *t, int64_t *at)
+{
+    const fx_buf *b = &r->p->bufs[buf];
+    *at = index_of(r, index);
+    if (*at < 0 || *at >= b->numel)
+        return broken(r, "element %lld of '%s', which has %lld", (long long)*at, b->name, (long long)b->numel);
+    *t = (fx_tensor){.dtype = b->dtype, .rank = 1, .sizes = {b->numel}, .strides = {1}, .data = r->mem[buf]};
+    return FX_OK;
+}
+
+/* ---- expressions and statements ------------------------------------------------------------------------------------------- */
+
+static fx_status eval(run *r, const fx_sexpr *e, value *out)
+{
+    value v[3] = {{0}};
+    fx_tensor t;
+    int64_t at;
+    switch (e->op) {
+    case FX_S_CONST:
+        *out = make(e->dtype, e->imm, e->ival);
+        return FX_OK;
+    case FX_S_LOAD:
+        FX_TRY(element(r, e->buf, &e->index, &t, &at));
+        if (fx_dtype_is_float(t.dtype))
+            *out = (value){.dtype = t.dtype, .f = fx_tensor_get(&t, at)};
+        else
+            *out = (value){.dtype = t.dtype, .i = fx_tensor_get_int(&t, at)};
+        return FX_OK;
+    case FX_S_LOCAL:
+        for (size_t i = r->n_locals; i > 0; i--) {
+            if (r->locals[i - 1].id == e->local) {
+                *out = r->locals[i - 1].v;
+                return FX_OK;
+            }
+        }
+        return broken(r, "t%d has no value", e->local);
+    case FX_S_INDEX:
+        *out = make(e->dtype, 0, index_of(r, &e->index));
+        return FX_OK;
+    case FX_S_select:
+        /* Like C, only what is chosen is computed. */
+        FX_TRY(eval(r, e->arg[0], &v[0]));
+        return eval(r, e->arg[v[0].i ? 1 : 2], out);
+    default:
+        break;
+    }
+    for (int i = 0; i < fx_sop_arity(e->op); i++)
+        FX_TRY(eval(r, e->arg[i], &v[i]));
+    if (e->op == FX_S_CAST)
+        *out = cast(v[0], e->dtype);
+    else if (e->op >= FX_S_eq && e->op <= FX_S_ge)
+        *out = make(e->dtype, 0, compare(e->op, v[0], v[1]));
+    else
+        *out = make(e->dtype, float_op(e->op, v[0].f, v[1].f, v[2].f), int_op(e->op, v[0].i, v[1].i));
+    return FX_OK;
+}
+
+static fx_status exec_call(run *r, const fx_call_stmt *c)
+{
+    const fx_kernel *k = fx_kernel_get(c->kernel);
+    float *bufs[FX_MAX_BUF_ARGS] = {NULL};
+    for (int i = 0; i < k->n_bufs; i++) {
+        int64_t lo, hi;
+        if (c->buf[i] < 0)
+            continue;
+        const fx_buf *b = &r->p->bufs[c->buf[i]];
+        fx_call_footprint(r->p, c, i, &lo, &hi);
+        if (lo < 0 || hi >= b->numel)
+            return broken(r, "call %s touches elements [%lld, %lld] of '%s', which has %lld", c->name, (long long)lo, (long long)hi, b->name,
+                          (long long)b->numel);
+        bufs[i] = (float *)(void *)r->mem[c->buf[i]] + c->offset[i];
+    }
+    fx_call_run(r->p, c, bufs);
+    return FX_OK;
+}
+
+static fx_status exec(run *r, const fx_stmt *s)
+{
+    size_t visible = r->n_locals;
+    for (; s; s = s->next) {
+        value v;
+        fx_tensor t;
+        int64_t at;
+        bool holds = true;
+        switch (s->kind) {
+        case FX_ST_LOOP:
+            r->loops[r->n_loops].var = s->var;
+            r->n_loops++;
+            for (int64_t i = 0; i < s->extent; i++) {
+                r->loops[r->n_loops - 1].at = i;
+                FX_TRY(exec(r, s->body));
+            }
+            r->n_loops--;
+            break;
+        case FX_ST_STORE:
+            FX_TRY(eval(r, s->value, &v));
+            FX_TRY(element(r, s->buf, &s->index, &t, &at));
+            if (fx_dtype_is_float(t.dtype))
+                fx_tensor_set(&t, at, v.f);
+            else
+                fx_tensor_set_int(&t, at, v.i);
+            break;
+        case FX_ST_LOCAL:
+            FX_TRY(eval(r, s->value, &v));
+            FX_PUSH(r->arena, r->locals, r->n_locals, r->cap_locals) = (local){s->local, v};
+            break;
+        case FX_ST_SET:
+            FX_TRY(eval(r, s->value, &v));
+            for (size_t i = r->n_locals; i > 0; i--) {
+                if (r->locals[i - 1].id == s->local) {
+                    r->locals[i - 1].v = v;
+                    break;
+                }
+            }
+            break;
+        case FX_ST_IF:
+            for (int i = 0; i < s->n_cond; i++)
+                holds = holds && index_of(r, &s->cond[i]) >= 0;
+            if (holds)
+                FX_TRY(exec(r, s->body));
+            break;
+        case FX_ST_CALL:
+            FX_TRY(exec_call(r, s->call));
+            break;
+        case FX_ST_COMMENT:
+            break;
+        }
+    }
+    r->n_locals = visible;
+    return FX_OK;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------------------------------------- */
+
+static size_t bytes_of(const fx_buf *b)
+{
+    return (size_t)b->numel * fx_dtype_size(b->dtype);
+}
+
+/* Bytes of 0xFF make every float a NaN: what reads them shows. */
+static unsigned char *poisoned(fx_arena *arena, size_t n)
+{
+    unsigned char *p = fx_arena_alloc(arena, n + 64);
+    p += 64 - (uintptr_t)p % 64;
+    memset(p, 0xFF, n);
+    return p;
+}
+
+static fx_status set_up(run *r, bool planned, const fx_tensor *in)
+{
+    fx_program *p = r->p;
+    unsigned char *arena = planned ? poisoned(r->arena, (size_t)p->arena_size) : NULL;
+    r->mem = FX_NEW_ARRAY(r->arena, unsigned char *, p->n_bufs + 1);
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        const fx_buf *b = &p->bufs[i];
+        if (b->kind == FX_BUF_WEIGHT) {
+            if (!b->data && b->numel > 0)
+                return fx_fail(r->ctx, FX_ERR_UNSUPPORTED, &b->loc, "the weight '%s' has no data here, so the program cannot run", b->name);
+            r->mem[i] = (unsigned char *)(uintptr_t)b->data;
+        } else if (b->kind == FX_BUF_ARENA && planned) {
+            r->mem[i] = arena + b->offset;
+        } else {
+            r->mem[i] = poisoned(r->arena, bytes_of(b));
+        }
+    }
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        const fx_io *io = &p->inputs[i];
+        fx_tensor t = in[i], dense;
+        bool same = t.dtype == io->dtype && t.rank == io->rank;
+        for (int d = 0; same && d < io->rank; d++)
+            same = t.sizes[d] == io->dims[d];
+        if (!same)
+            return fx_fail(r->ctx, FX_ERR_TYPE, NULL, "input %zu '%s': expected the program's dtype and sizes", i, io->name);
+        FX_TRY(fx_tensor_touch(r->ctx, &t));
+        FX_TRY(fx_tensor_contiguous(r->ctx, &t, &dense));
+        if (bytes_of(&p->bufs[io->buf]))
+            memcpy(r->mem[io->buf], dense.data, bytes_of(&p->bufs[io->buf]));
+    }
+    return FX_OK;
+}
+
+typedef struct run_args {
+    fx_program *p;
+    bool planned;
+    size_t n_in;
+    const fx_tensor *in;
+    size_t *n_out;
+    fx_tensor **out;
+} run_args;
+
+static fx_status run_program(void *arg)
+{
+    run_args *a = arg;
+    fx_program *p = a->p;
+    run r = {.p = p, .ctx = p->ctx, .arena = fx_arena_create(p->ctx)};
+    if (a->n_in != p->n_inputs)
+        return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "expected %zu inputs, got %zu", p->n_inputs, a->n_in);
+    fx_status st = set_up(&r, a->planned, a->in);
+    for (size_t i = 0; st == FX_OK && i < p->n_steps; i++) {
+        r.step = &p->steps[i];
+        r.n_locals = 0;
+        r.n_loops = 0;
+        st = exec(&r, p->steps[i].body);
+    }
+    fx_tensor *out = FX_NEW_ARRAY(p->arena, fx_tensor, p->n_outputs + 1);
+    for (size_t i = 0; st == FX_OK && i < p->n_outputs; i++) {
+        const fx_io *io = &p->outputs[i];
+        st = fx_tensor_create(p->ctx, io->dtype, io->rank, io->dims, &out[i]);
+        if (st == FX_OK && bytes_of(&p->bufs[io->buf]))
+            memcpy(out[i].data, r.mem[io->buf], bytes_of(&p->bufs[io->buf]));
+    }
+    fx_arena_free(r.arena);
+    if (st == FX_OK) {
+        *a->n_out = p->n_outputs;
+        *a->out = out;
+    }
+    return st;
+}
+
+fx_status fx_program_run(fx_program *p, bool planned, size_t n_in, const fx_tensor *in, size_t *n_out, fx_tensor **out)
+{
+    /* The interpreter leans on what the verifier guarantees: scopes, types, nesting. */
+    FX_TRY(fx_program_verify(p, planned, "before running"));
+    run_args a = {p, planned, n_in, in, n_out, out};
+    return fx_protect(p->ctx, run_program, &a);
+}
