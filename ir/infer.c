@@ -570,3 +570,22 @@ fx_status infer_sym(fx_infer *c)
     c->result = fx_type_int(c->ctx, x->dims[axis]);
     return FX_OK;
 }
+
+/* What export has checked of a tensor; it must hold of ours too. */
+fx_status infer_assert(fx_infer *c)
+{
+    const fx_type *x;
+    fx_dim size[FX_MAX_RANK];
+    int n = -1;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    fx_dtype dtype = fx_infer_dtype(c, 3, x->dtype);
+    if (!fx_node_is_none(c->node, 1))
+        FX_TRY(fx_infer_dims(c, 1, size, FX_MAX_RANK, &n));
+    bool ok = dtype == x->dtype && (n < 0 || n == x->rank);
+    for (int i = 0; ok && i < n; i++)
+        ok = !fx_dim_differ(size[i], x->dims[i]);
+    if (!ok)
+        return fx_infer_fail(c, "expected %s of dtype %s and rank %d", fx_infer_text(c, x), fx_dtype_name(dtype), n < 0 ? x->rank : n);
+    c->result = fx_type_scalar(c->ctx, FX_TYPE_NONE);
+    return FX_OK;
+}

@@ -286,7 +286,8 @@ static bool row_major(const fx_dim *dims, const fx_dim *strides, int rank)
     for (int i = rank - 1; i >= 0; i--) {
         if (dims[i].sym || strides[i].sym || (dims[i].value != 1 && strides[i].value != want))
             return false;
-        want *= dims[i].value > 0 ? dims[i].value : 1;
+        if (__builtin_mul_overflow(want, dims[i].value > 0 ? dims[i].value : 1, &want))
+            return false;
     }
     return true;
 }

@@ -1,0 +1,585 @@
+"""The cases of every operator row: ATen calls with settings drawn from a fixed seed.
+
+Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+
+A case is (name of the row, arguments, keywords, tolerance). Tensors among the arguments become inputs of the exported program.
+Tolerance: 0 asks for equal values; otherwise |difference| <= tolerance * |reference|, element by element, or, for "max", of
+the greatest |reference| (sums, in which eager's own rounding errors cancel).
+"""
+import random
+
+import torch
+
+GROUPS = {}
+NAN, INF = float("nan"), float("inf")
+
+
+class Cases(list):
+    def __init__(self, seed):
+        super().__init__()
+        self.random = random.Random(seed)
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def add(self, name, *args, tolerance=0.0, **kwargs):
+        self.append((name, args, kwargs, tolerance))
+
+    def randn(self, *sizes, dtype=torch.float32):
+        return torch.randn(sizes, generator=self.generator, dtype=dtype)
+
+    def randint(self, low, high, *sizes, dtype=torch.int64):
+        return torch.randint(low, high, sizes, generator=self.generator, dtype=dtype)
+
+    def bools(self, *sizes):
+        return self.randint(0, 2, *sizes).bool()
+
+    def pick(self, *choices):
+        return self.random.choice(choices)
+
+    def ints(self, n, low, high):
+        return [self.random.randint(low, high) for _ in range(n)]
+
+
+def group(f):
+    GROUPS[f.__name__] = f
+    return f
+
+
+def special(dtype=torch.float32):
+    """Values at which implementations differ, often enough to fill vector registers."""
+    v = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -3.0, 6.0, 20.5, -20.5, 88.0, -88.0, 104.0, 1e-6, -1e-6, 1e-40, 3.4e38,
+         -3.4e38, INF, -INF, NAN, 0.49999997, 8388609.0, -7.25, 2.9999999, 1e-3]
+    return torch.tensor(v * 2, dtype=dtype)
+
+
+ULPS = 3e-7   # transcendental functions in f32
+F64 = 1e-14
+
+
+def as_dtype(case, name, x, low, *args, **kwargs):
+    """Half precision: numpy has no bfloat16, so the program converts; the result is exact in f32."""
+    case.append((name, (x, *args), dict(kwargs, _through=low), 0.01))
+
+
+# ---- elementwise ------------------------------------------------------------------------------------------------------
+
+EXACT = ["relu", "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "square"]
+FLOATING = ["sigmoid", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "erf", "sin", "cos"]
+ACTIVATIONS = ["silu", "hardswish", "hardsigmoid", "mish"]
+
+
+@group
+def unary(c):
+    x, d = special(), special(torch.float64)
+    ints = torch.tensor([0, 1, -1, 5, -7, 127, -128])
+    for n in EXACT:
+        c.add(f"aten.{n}.default", x)
+        c.add(f"aten.{n}.default", d)
+        c.add(f"aten.{n}.default", c.randn(3, 5, 2))
+        for dtype in (torch.int8, torch.int32, torch.int64):
+            c.add(f"aten.{n}.default", ints.to(dtype))
+        c.add(f"aten.{n}.default", ints.to(torch.uint8))
+    for n in FLOATING:
+        y = x[x.abs() < 1e4] if n in ("sin", "cos") else x
+        c.add(f"aten.{n}.default", y, tolerance=ULPS)
+        c.add(f"aten.{n}.default", c.randn(4, 33), tolerance=ULPS * 3)
+        c.add(f"aten.{n}.default", c.randn(7, dtype=torch.float64).abs(), tolerance=F64)
+        c.add(f"aten.{n}.default", c.randint(1, 9, 6), tolerance=ULPS)
+        as_dtype(c, f"aten.{n}.default", c.randn(17), torch.bfloat16)
+    for n in ACTIVATIONS:
+        c.add(f"aten.{n}.default", x[x.abs() < 1e30] if n == "mish" else x, tolerance=ULPS * 3)
+        c.add(f"aten.{n}.default", c.randn(4, 33) * 4, tolerance=ULPS * 3)
+        c.add(f"aten.{n}.default", c.randn(9, dtype=torch.float64), tolerance=F64)
+        as_dtype(c, f"aten.{n}.default", c.randn(17), torch.float16)
+    for t in (x, ints, c.bools(9), d):
+        c.add("aten.logical_not.default", t)
+        c.add("aten.isnan.default", t)
+        c.add("aten.isinf.default", t)
+    for t in (ints, ints.to(torch.uint8), c.bools(5)):
+        c.add("aten.bitwise_not.default", t)
+
+
+@group
+def unary_with_numbers(c):
+    x, ints = special(), torch.tensor([0, 1, -1, 5, -7, 127, -128])
+    r = c.randn(3, 41) * 3
+    for t in (x, r, c.randn(5, dtype=torch.float64)):
+        tolerance = F64 if t.dtype == torch.float64 else ULPS * 3
+        c.add("aten.gelu.default", t[t.abs() < 9], tolerance="max")
+        c.add("aten.gelu.default", t[t.abs() < 9], approximate="tanh", tolerance="max")
+        c.add("aten.hardtanh.default", t)
+        c.add("aten.hardtanh.default", t, -0.3, 2.0)
+        c.add("aten.relu6.default", t)
+        c.add("aten.leaky_relu.default", t)
+        c.add("aten.leaky_relu.default", t, 0.2)
+        c.add("aten.leaky_relu.default", t, -1.5)
+        c.add("aten.elu.default", t, tolerance=tolerance)
+        c.add("aten.elu.default", t, 0.7, 1.3, 0.9, tolerance=tolerance)
+        c.add("aten.softplus.default", t, tolerance=tolerance)
+        c.add("aten.softplus.default", t, 2.0, 3, tolerance=tolerance)
+        c.add("aten.clamp.default", t, -0.5, 1)
+        c.add("aten.clamp.default", t, None, 0.25)
+        c.add("aten.clamp.default", t, 2.0, -2.0)
+        c.add("aten.clamp.default", t, NAN, 1.0)
+        c.add("aten.clamp_min.default", t, 0.1)
+        c.add("aten.clamp_max.default", t, 0.1)
+        for e in (0, 1, 2, 3, -1, -2, 0.5, -0.5, 1.7, 4, 0.25):
+            c.add("aten.pow.Tensor_Scalar", t, e, tolerance=tolerance)
+    for t in (ints, ints.to(torch.int8)):
+        c.add("aten.clamp.default", t, -3, 4)
+        c.add("aten.clamp.default", t, -2.5, 4)
+        c.add("aten.clamp_min.default", t, 2)
+        c.add("aten.clamp_max.default", t, 2.5)
+        c.add("aten.relu6.default", t)
+        c.add("aten.hardtanh.default", t, -2, 3)
+        c.add("aten.pow.Tensor_Scalar", t, 3)
+        c.add("aten.pow.Tensor_Scalar", t, 0.5, tolerance=ULPS)
+    c.add("aten.pow.Scalar", 2, c.randn(7), tolerance=ULPS)
+    c.add("aten.pow.Scalar", 2.5, c.randint(0, 5, 7), tolerance=ULPS)
+    c.add("aten.pow.Scalar", 3, c.randint(0, 5, 7))
+
+
+def operands(c, dtype=torch.float32):
+    """Pairs of shapes that broadcast."""
+    for a, b in [((4, 9), (4, 9)), ((2, 3, 4), (4,)), ((2, 1, 4), (3, 1)), ((5,), ()), ((), (5,)), ((), ()), ((2, 3, 2, 2), (1, 3, 1, 1)),
+                 ((0, 3), (1, 3))]:
+        if dtype.is_floating_point:
+            yield c.randn(*a, dtype=dtype), c.randn(*b, dtype=dtype)
+        else:
+            yield c.randint(-9, 9, *a, dtype=dtype), c.randint(-9, 9, *b, dtype=dtype)
+
+
+ARITHMETIC = ["add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "maximum.default", "minimum.default", "fmod.Tensor",
+              "remainder.Tensor"]
+
+
+@group
+def binary(c):
+    for n in ARITHMETIC:
+        name = f"aten.{n}"
+        exact = 0.0
+        for a, b in operands(c):
+            c.add(name, a, b, tolerance=exact)
+        for a, b in operands(c, torch.float64):
+            c.add(name, a, b, tolerance=exact)
+        x = special()
+        c.add(name, x, x.flip(0), tolerance=exact)
+        for dtype in (torch.int64, torch.int32, torch.int8):
+            a, b = c.randint(-99, 99, 4, 5, dtype=dtype), c.randint(1, 9, 5, dtype=dtype)
+            c.add(name, a, b, tolerance=exact)
+            c.add(name, a, -b, tolerance=exact)
+    for n in ("add", "sub"):
+        for alpha in (2, -1, 0.5):
+            c.add(f"aten.{n}.Tensor", c.randn(6, 3), c.randn(6, 3), alpha=alpha, tolerance="max")
+        c.add(f"aten.{n}.Tensor", c.randint(-9, 9, 6), c.randint(-9, 9, 6), alpha=3)
+        c.add(f"aten.{n}.Scalar", c.randn(5), 0.1)
+        c.add(f"aten.{n}.Scalar", c.randn(5), 3, 2, tolerance="max")
+        c.add(f"aten.{n}.Scalar", c.randint(-9, 9, 5), 3)
+        c.add(f"aten.{n}.Scalar", c.randint(-9, 9, 5), 0.25)
+    for n in ("mul", "div", "fmod", "remainder"):
+        c.add(f"aten.{n}.Scalar", c.randn(7), 0.3)
+        c.add(f"aten.{n}.Scalar", c.randint(-9, 9, 7), 4)
+        c.add(f"aten.{n}.Scalar", c.randint(-9, 9, 7), -2.5)
+    # Type promotion: dims, rank 0 and numbers weigh differently.
+    types = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64]
+    for a in types:
+        for b in types:
+            for sa, sb in (((3,), (3,)), ((3,), ())):
+                x = c.bools(*sa) if a == torch.bool else c.randint(1, 9, *sa).to(a)
+                y = c.bools(*sb) if b == torch.bool else c.randint(1, 9, *sb).to(b)
+                c.add("aten.add.Tensor", x, y)
+                c.add("aten.mul.Tensor", x, y)
+                if a != torch.bool and b != torch.bool:
+                    c.add("aten.div.Tensor", x, y)
+        x = c.bools(4) if a == torch.bool else c.randint(1, 9, 4).to(a)
+        for number in (2, 1.5, True):
+            c.add("aten.mul.Tensor", x, number)
+            c.add("aten.add.Tensor", x, number)
+    for dtype in (torch.int8, torch.int32, torch.int64, torch.uint8):
+        big = torch.tensor([torch.iinfo(dtype).max, torch.iinfo(dtype).min, 3], dtype=dtype)
+        c.add("aten.add.Tensor", big, big)
+        c.add("aten.mul.Tensor", big, big)
+        c.add("aten.sub.Tensor", big, big.flip(0))
+        c.add("aten.neg.default", big)
+        c.add("aten.abs.default", big)
+    for mode in (None, "trunc", "floor"):
+        for a, b in operands(c):
+            c.add("aten.div.Tensor_mode", a, b, rounding_mode=mode)
+        c.add("aten.div.Tensor_mode", special(), special().flip(0), rounding_mode=mode)
+        c.add("aten.div.Tensor_mode", c.randint(-99, 99, 20), c.randint(1, 9, 20), rounding_mode=mode)
+        c.add("aten.div.Tensor_mode", c.randint(-99, 99, 20, dtype=torch.int32), -c.randint(1, 9, 20, dtype=torch.int32),
+              rounding_mode=mode)
+        c.add("aten.div.Scalar_mode", c.randn(9) * 9, 0.7, rounding_mode=mode)
+        c.add("aten.div.Scalar_mode", c.randint(-99, 99, 9), 7, rounding_mode=mode)
+    for x in (c.randn(5), c.randint(-9, 9, 5)):
+        c.add("aten.rsub.Scalar", x, 3)
+        c.add("aten.rsub.Scalar", x, 3, 2)
+        c.add("aten.rsub.Tensor", x, x.flip(0))
+        c.add("aten.rsub.Tensor", x, x.flip(0), alpha=2)
+    c.add("aten.pow.Tensor_Tensor", c.randn(9).abs(), c.randn(9), tolerance=ULPS)
+    c.add("aten.pow.Tensor_Tensor", special(), special().flip(0), tolerance=ULPS)
+    c.add("aten.pow.Tensor_Tensor", c.randint(-4, 4, 9), c.randint(0, 5, 9))
+    c.add("aten.pow.Tensor_Tensor", torch.tensor([1, -1, 2, -1]), torch.tensor([-2, -3, -1, -2]))
+    for n in ("and", "or", "xor"):
+        c.add(f"aten.bitwise_{n}.Tensor", c.randint(-99, 99, 9), c.randint(-99, 99, 9))
+        c.add(f"aten.bitwise_{n}.Tensor", c.bools(9), c.bools(9))
+        c.add(f"aten.bitwise_{n}.Tensor", c.bools(4), c.randint(0, 99, 4, dtype=torch.uint8))
+    for low in (torch.bfloat16, torch.float16):
+        for n in ("add.Tensor", "mul.Tensor", "div.Tensor", "maximum.default"):
+            as_dtype(c, f"aten.{n}", c.randn(3, 7), low, c.randn(7))
+
+
+@group
+def comparison(c):
+    for n in ("eq", "ne", "lt", "le", "gt", "ge"):
+        x = special()
+        c.add(f"aten.{n}.Tensor", x, x.roll(1))
+        c.add(f"aten.{n}.Tensor", x, x)
+        c.add(f"aten.{n}.Tensor", c.randint(0, 3, 4, 5), c.randint(0, 3, 5))
+        c.add(f"aten.{n}.Tensor", c.randint(0, 3, 5, dtype=torch.int32), torch.tensor(1.5))
+        c.add(f"aten.{n}.Scalar", x, 0.5)
+        c.add(f"aten.{n}.Scalar", torch.tensor([0.1, 0.2]), 0.1)
+        c.add(f"aten.{n}.Scalar", c.randint(0, 3, 5), 1)
+        c.add(f"aten.{n}.Scalar", c.randint(0, 3, 5, dtype=torch.uint8), 1.5)
+        c.add(f"aten.{n}.Scalar", c.bools(5), True)
+    for n in ("logical_and", "logical_or"):
+        c.add(f"aten.{n}.default", special(), special().roll(1))
+        c.add(f"aten.{n}.default", c.bools(3, 1), c.randint(0, 2, 4))
+    for cond in (c.bools(3, 4), c.bools(4), c.bools(2, 3, 1)):
+        c.add("aten.where.self", cond, c.randn(3, 4), c.randn(3, 1))
+        c.add("aten.where.self", cond, c.randint(0, 9, 4), c.randn())
+        c.add("aten.where.ScalarOther", cond, c.randn(3, 4), 2)
+        c.add("aten.where.ScalarSelf", cond, 0.5, c.randint(0, 9, 4))
+        c.add("aten.where.Scalar", cond, 1, 0)
+        c.add("aten.masked_fill.Scalar", c.randn(3, 4), cond, -INF)
+        c.add("aten.masked_fill.Scalar", c.randint(0, 9, 3, 4), cond, 7)
+    for shape in ((2, 3, 4, 5), (2, 3), (3,), ()):
+        c.add("aten.prelu.default", c.randn(*shape), c.randn(1))
+        if len(shape) > 1:
+            c.add("aten.prelu.default", c.randn(*shape), c.randn(3))
+    c.add("aten._prelu_kernel.default", c.randn(2, 3, 4), c.randn(3, 1))
+    c.add("aten._prelu_kernel.default", special(), c.randn(1))
+
+
+@group
+def conversion(c):
+    types = [torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool]
+    x = torch.tensor([0.0, -0.0, 1.9, -1.9, 127.5, 128.0, 255.9, 256.0, -129.0, 300.0, -300.0, 65536.5])
+    wild = torch.tensor([NAN, INF, -INF, 3e9, -3e9, 1e20, 3.4e38])
+    for a in types:
+        source = x.clamp(0, 120).to(a) if a in (torch.int8, torch.uint8, torch.bool) else x.to(a)
+        for b in types:
+            c.add("aten._to_copy.default", source, dtype=b)
+            c.add("aten.to.dtype", source, b)
+    for b in types:
+        c.add("aten._to_copy.default", wild, dtype=b)
+        c.add("aten._to_copy.default", wild.double(), dtype=b)
+        c.add("aten._to_copy.default", torch.tensor([2**40 + 3, -2**35 - 1, 2**62 + 1, 16777217]), dtype=b)
+    for low in (torch.float16, torch.bfloat16):
+        as_dtype(c, "aten.relu.default", special(), low)
+        as_dtype(c, "aten.neg.default", c.randn(100), low)
+
+
+# ---- contractions -------------------------------------------------------------------------------------------------------
+
+def conv_settings(c, nd, transposed=False):
+    groups = c.pick(1, 1, 2, 3)
+    ic, oc = groups * c.random.randint(1, 4), groups * c.random.randint(1, 4)
+    kernel, stride, dilation = c.ints(nd, 1, 4), c.ints(nd, 1, 3), c.ints(nd, 1, 2)
+    padding = c.ints(nd, 0, 2)
+    out_pad = [c.random.randint(0, max(s, d) - 1) for s, d in zip(stride, dilation)]
+    size = [d * (k - 1) + 1 + c.random.randint(0, 7) for k, d in zip(kernel, dilation)]
+    batch = c.pick([], [1], [2])
+    x = c.randn(*batch, ic, *size)
+    w = c.randn(ic, oc // groups, *kernel) if transposed else c.randn(oc, ic // groups, *kernel)
+    b = c.pick(None, c.randn(oc))
+    return x, w, b, stride, padding, dilation, out_pad, groups, batch
+
+
+@group
+def convolution(c):
+    for _ in range(36):
+        nd = c.pick(1, 2, 2, 3)
+        x, w, b, stride, padding, dilation, out_pad, groups, batch = conv_settings(c, nd)
+        c.add(f"aten.conv{nd}d.default", x, w, b, stride, padding, dilation, groups, tolerance="max")
+        if batch:
+            c.add("aten.convolution.default", x, w, b, stride, padding, dilation, False, [0] * nd, groups, tolerance="max")
+    for _ in range(20):
+        nd = c.pick(1, 2)
+        x, w, b, stride, padding, dilation, out_pad, groups, batch = conv_settings(c, nd)
+        mode = c.pick("same", "valid")
+        c.add(f"aten.conv{nd}d.padding", x, w, b, [1] * nd if mode == "same" else stride, mode, dilation, groups, tolerance="max")
+    for _ in range(24):
+        nd = c.pick(1, 2)
+        x, w, b, stride, padding, dilation, out_pad, groups, batch = conv_settings(c, nd, True)
+        if any((i - 1) * s - 2 * p + d * (k - 1) + o + 1 <= 0
+               for i, s, p, d, k, o in zip(x.shape[-nd:], stride, padding, dilation, w.shape[2:], out_pad)):
+            continue
+        name = "aten.conv_transpose1d.default" if nd == 1 else "aten.conv_transpose2d.input"
+        c.add(name, x, w, b, stride, padding, out_pad, groups, dilation, tolerance="max")
+        if batch:
+            c.add("aten.convolution.default", x, w, b, stride, padding, dilation, True, out_pad, groups, tolerance="max")
+    # one int for all, doubles, a batch of none, more columns than a tile, long sums
+    c.add("aten.conv2d.default", c.randn(1, 3, 9, 9), c.randn(4, 3, 3, 3), None, 2, 1, tolerance="max")
+    c.add("aten.conv2d.default", c.randn(1, 3, 9, 9, dtype=torch.float64), c.randn(4, 3, 3, 3, dtype=torch.float64), tolerance="max")
+    c.add("aten.conv2d.default", c.randn(0, 3, 9, 9), c.randn(4, 3, 3, 3), tolerance="max")
+    c.add("aten.conv2d.default", c.randn(1, 5, 33, 31), c.randn(7, 5, 3, 3), c.randn(7), tolerance="max")
+    c.add("aten.conv2d.default", c.randn(1, 700, 4, 5), c.randn(9, 700, 3, 3), c.randn(9), tolerance="max")
+
+
+@group
+def matrix(c):
+    for x, w, b in [((3, 5), (4, 5), (4,)), ((5,), (4, 5), None), ((2, 3, 5), (4, 5), (4,)), ((2, 3, 5), (5,), None),
+                    ((0, 5), (4, 5), (4,)), ((3, 0), (4, 0), (4,)), ((70, 33), (19, 33), (19,)), ((1, 300), (37, 300), None)]:
+        c.add("aten.linear.default", c.randn(*x), c.randn(*w), c.randn(*b) if b else None, tolerance="max")
+    c.add("aten.linear.default", c.randn(3, 5, dtype=torch.float64), c.randn(4, 5, dtype=torch.float64), tolerance="max")
+    for m, k, n in [(3, 4, 5), (1, 7, 1), (0, 3, 2), (2, 0, 3), (300, 20, 9)]:
+        c.add("aten.mm.default", c.randn(m, k), c.randn(k, n), tolerance="max")
+        c.add("aten.bmm.default", c.randn(2, m, k), c.randn(2, k, n), tolerance="max")
+    c.add("aten.mm.default", c.randn(4, 3).t(), c.randn(5, 4).t(), tolerance="max")
+    c.add("aten.mm.default", c.randint(-9, 9, 3, 4), c.randint(-9, 9, 4, 2))
+    for s in ((5,), (3, 5), (1, 5), (3, 1), ()):
+        c.add("aten.addmm.default", c.randn(*s), c.randn(3, 4), c.randn(4, 5), tolerance="max")
+        c.add("aten.addmm.default", c.randn(*s), c.randn(3, 4), c.randn(4, 5), beta=0.5, alpha=2, tolerance="max")
+    c.add("aten.addmm.default", torch.full((3, 5), NAN), c.randn(3, 4), c.randn(4, 5), beta=0, tolerance="max")
+    c.add("aten.addmm.default", c.randint(-9, 9, 5), c.randint(-9, 9, 3, 4), c.randint(-9, 9, 4, 5), beta=2, alpha=3)
+    for a, b in [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)),
+                 ((2, 1, 3, 4), (5, 4, 2)), ((4,), (2, 4, 5)), ((2, 3, 4), (4,)), ((1, 3, 4), (6, 4, 1))]:
+        c.add("aten.matmul.default", c.randn(*a), c.randn(*b), tolerance="max")
+
+
+# ---- pooling and resampling ---------------------------------------------------------------------------------------------
+
+def pool_settings(c, nd):
+    kernel, stride = c.ints(nd, 1, 4), c.ints(nd, 1, 4)
+    padding = [c.random.randint(0, k // 2) for k in kernel]
+    size = [k + c.random.randint(3, 12) for k in kernel]
+    x = c.randn(*c.pick([], [2]), 3, *size)
+    return x, kernel, stride, padding
+
+
+def nans(c, x):
+    return torch.where(torch.rand(x.shape, generator=c.generator) < 0.05, torch.tensor(NAN), x)
+
+
+@group
+def pooling(c):
+    for _ in range(20):
+        ceil = c.pick(True, False)
+        x, kernel, stride, padding = pool_settings(c, 2)
+        x = c.pick(x, nans(c, x))
+        dilation = c.ints(2, 1, 2)
+        c.add("aten.max_pool2d.default", x, kernel, stride, padding, dilation, ceil)
+        c.add("aten.max_pool2d_with_indices.default", x, kernel, stride, padding, [1, 1], ceil)
+        x, kernel, stride, padding = pool_settings(c, 1)
+        c.add("aten.max_pool1d.default", x, kernel, stride, padding, [1], ceil)
+        c.add("aten.avg_pool1d.default", x, kernel, stride, padding, ceil, c.pick(True, False), tolerance="max")
+        x, kernel, stride, padding = pool_settings(c, 2)
+        c.add("aten.avg_pool2d.default", x, kernel, stride, padding, ceil, c.pick(True, False), c.pick(None, None, 3, -2),
+              tolerance="max")
+    c.add("aten.max_pool2d.default", c.randn(1, 2, 8, 8), 2)
+    c.add("aten.max_pool2d.default", c.randn(1, 2, 8, 8), [3], 2, 1)
+    c.add("aten.max_pool2d.default", c.randint(-9, 9, 1, 2, 8, 8), 3, 2, 1)
+    c.add("aten.max_pool2d.default", torch.full((1, 1, 4, 4), -INF), 2)
+    c.add("aten.avg_pool2d.default", c.randn(1, 2, 8, 8, dtype=torch.float64), 3, tolerance="max")
+    for _ in range(12):
+        x = c.randn(*c.pick([], [2]), 3, *c.ints(2, 1, 12))
+        out = c.ints(2, 1, 7)
+        c.add("aten.adaptive_avg_pool2d.default", x, out, tolerance="max")
+        c.add("aten._adaptive_avg_pool2d.default", x, out, tolerance="max")
+        c.add("aten.adaptive_max_pool2d.default", nans(c, x), out)
+        c.add("aten.adaptive_avg_pool1d.default", x[..., 0, :], out[:1], tolerance="max")
+    for _ in range(16):
+        x = c.randn(c.random.randint(1, 2), 3, *c.ints(2, 1, 9))
+        out = c.ints(2, 1, 20)
+        scales = [c.pick(2.0, 0.5, 1.5, 3.0, 1.0, 0.75, 2.3) for _ in range(2)]
+        if any(int(s * n) < 1 for s, n in zip(scales, x.shape[2:])):
+            scales = [2.0, 3.0]
+        align = c.pick(True, False)
+        c.add("aten.upsample_nearest2d.default", x, out)
+        c.add("aten.upsample_nearest2d.vec", x, None, scales)
+        c.add("aten.upsample_nearest2d.vec", x, out, None)
+        c.add("aten.upsample_nearest2d.default", x, [int(s * n) for s, n in zip(scales, x.shape[2:])], *scales)
+        c.add("aten.upsample_bilinear2d.default", x, out, align, tolerance="max")
+        c.add("aten.upsample_bilinear2d.vec", x, None, align, scales, tolerance="max")
+        c.add("aten.upsample_bilinear2d.vec", x, out, align, None, tolerance="max")
+        c.add("aten.upsample_bilinear2d.default", x.double(), out, align, tolerance="max")
+
+
+# ---- reductions and norms ---------------------------------------------------------------------------------------------
+
+DIMS = [[0], [1], [-1], [0, 2], [1, 2], [0, 1, 2]]
+
+
+@group
+def reduction(c):
+    x, n = c.randn(3, 4, 5), nans(c, c.randn(3, 4, 5))
+    ints = c.randint(-9, 9, 3, 4, 5)
+    for dims in DIMS + [None, []]:
+        for keep in (False, True):
+            for t in (x, n, ints, x.double(), c.bools(3, 4, 5), ints.to(torch.int8)):
+                c.add("aten.sum.dim_IntList", t, dims, keep, tolerance="max")
+            c.add("aten.sum.dim_IntList", ints, dims, keep, dtype=torch.float32, tolerance="max")
+            for t in (x, n, x.double()):
+                c.add("aten.mean.dim", t, dims, keep, tolerance="max")
+                for correction in (None, 0, 1, 2, 1.5):
+                    c.add("aten.var.correction", t, dims, correction=correction, keepdim=keep, tolerance="max")
+            for t in (x, n, ints, c.bools(3, 4, 5)):
+                c.add("aten.amax.default", t, dims or [], keep)
+                c.add("aten.amin.default", t, dims or [], keep)
+    for t in (x, ints, c.bools(5), c.randn(), c.randn(0)):
+        c.add("aten.sum.default", t, tolerance="max")
+    for t in (x, c.randn(), c.randn(0)):
+        c.add("aten.mean.default", t, tolerance="max")
+    c.add("aten.mean.default", ints, dtype=torch.float32, tolerance="max")
+    c.add("aten.mean.dim", c.randn(0, 3), [0], tolerance="max")
+    c.add("aten.sum.dim_IntList", c.randn(0, 3), [0], tolerance="max")
+    c.add("aten.var.correction", c.randn(1, 3), [0], tolerance="max")
+    for t in (x, n, ints, c.randint(0, 2, 7, 9)):
+        c.add("aten.argmax.default", t)
+        for dim in (0, 1, -1):
+            c.add("aten.argmax.default", t, dim)
+            c.add("aten.argmax.default", t, dim, True)
+
+
+@group
+def normalization(c):
+    for shape, dim in [((3, 7), 1), ((3, 7), 0), ((2, 3, 4), 1), ((2, 3, 4), -1), ((5,), 0), ((), 0), ((2, 0), 1), ((4, 1000), 1)]:
+        for name in ("softmax", "log_softmax"):
+            for t in (c.randn(*shape) * 5, c.randn(*shape, dtype=torch.float64)):
+                c.add(f"aten._{name}.default", t, dim, False, tolerance=2e-6)
+                c.add(f"aten.{name}.int", t, dim, tolerance=2e-6)
+    c.add("aten.softmax.int", c.randint(0, 5, 2, 3), 1, dtype=torch.float32, tolerance=2e-6)
+    c.add("aten._softmax.default", torch.tensor([[0.0, -INF, 1.0], [INF, 1.0, 2.0], [NAN, 0.0, 1.0]]), 1, False, tolerance=2e-6)
+    for shape in ((2, 3, 4, 5), (2, 3), (2, 3, 7), (1, 3, 2, 2, 2)):
+        for affine in (True, False):
+            w, b = (c.randn(3), c.randn(3)) if affine else (None, None)
+            mean, var, eps = c.randn(3), c.randn(3).abs() + 0.1, c.pick(1e-5, 1e-3)
+            x = c.randn(*shape)
+            c.add("aten.batch_norm.default", x, w, b, mean, var, False, 0.1, eps, True, tolerance="max")
+            c.add("aten._native_batch_norm_legit_no_training.default", x, w, b, mean, var, 0.1, eps, tolerance="max")
+    for shape, n in [((4, 6), 1), ((2, 3, 5), 2), ((2, 3, 5), 1), ((7,), 1)]:
+        for affine in (True, False):
+            last = shape[len(shape) - n:]
+            w, b = (c.randn(*last), c.randn(*last)) if affine else (None, None)
+            eps = c.pick(1e-5, 1e-6)
+            c.add("aten.native_layer_norm.default", c.randn(*shape), list(last), w, b, eps, tolerance="max")
+            c.add("aten.layer_norm.default", c.randn(*shape), list(last), w, b, eps, tolerance="max")
+    for shape, groups in [((2, 6, 4, 5), 3), ((2, 6), 2), ((1, 4, 9), 4), ((2, 4, 3, 3), 1)]:
+        for affine in (True, False):
+            ch = shape[1]
+            w, b = (c.randn(ch), c.randn(ch)) if affine else (None, None)
+            hw = 1
+            for s in shape[2:]:
+                hw *= s
+            c.add("aten.native_group_norm.default", c.randn(*shape), w, b, shape[0], ch, hw, groups, 1e-5, tolerance="max")
+            c.add("aten.group_norm.default", c.randn(*shape), groups, w, b, 1e-5, tolerance="max")
+
+
+# ---- views, copies, creation --------------------------------------------------------------------------------------------
+
+@group
+def view(c):
+    x = c.randn(2, 3, 4, 5)
+    for size in ([6, 20], [2, -1], [120], [-1, 5], [2, 3, 2, 2, 5], [1, 2, 1, 60, 1]):
+        c.add("aten.view.default", x, size)
+        c.add("aten.reshape.default", x.permute(0, 2, 3, 1), size)
+        c.add("aten._unsafe_view.default", x, size)
+    c.add("aten.view.default", c.randn(1), [])
+    c.add("aten.view.default", c.randn(0, 3), [3, 0, 2])
+    c.add("aten.reshape.default", c.randn(), [1, 1])
+    for a, b in ((0, -1), (1, 2), (1, -1), (2, 2)):
+        c.add("aten.flatten.using_ints", x, a, b)
+    c.add("aten.flatten.using_ints", c.randn())
+    c.add("aten.unflatten.int", x, 2, [2, -1])
+    c.add("aten.unflatten.int", x, -1, [5, 1, 1])
+    for dims in ([0, 2, 3, 1], [3, 2, 1, 0], [-1, 0, 1, 2]):
+        c.add("aten.permute.default", x, dims)
+    for a, b in ((1, 2), (-1, 0), (3, 3)):
+        c.add("aten.transpose.int", x, a, b)
+    for t in (c.randn(3, 4), c.randn(3), c.randn()):
+        c.add("aten.t.default", t)
+    c.add("aten.expand.default", c.randn(3, 1), [3, 4])
+    c.add("aten.expand.default", c.randn(3, 1), [2, -1, 4])
+    c.add("aten.expand.default", c.randn(), [2, 2])
+    c.add("aten.expand_as.default", c.randn(3, 1), c.randn(2, 3, 4))
+    c.add("aten.view_as.default", x, c.randn(6, 20))
+    for dim in (0, 2, -1, 4, -5):
+        c.add("aten.unsqueeze.default", x, dim)
+    y = c.randn(1, 3, 1, 2, 1)
+    for dim in (0, 1, 2, -1):
+        c.add("aten.squeeze.dim", y, dim)
+    c.add("aten.squeeze.dims", y, [0, 1, -1])
+    c.add("aten.squeeze.default", y)
+    for args in ((0,), (2, 1, 3), (2, -3, -1), (3, 0, 5, 2), (3, 1, 2**63 - 1, 3), (1, 2, 1), (2, -100, 100), (0, None, None)):
+        c.add("aten.slice.Tensor", x, *args)
+    for dim, i in ((0, 1), (2, -1), (-1, 4)):
+        c.add("aten.select.int", x, dim, i)
+    c.add("aten.alias.default", x)
+    c.add("aten.detach.default", x)
+    c.add("aten.as_strided.default", c.randn(1, 6, 1, 1), [1, 6, 1, 1], [6, 1, 6, 6])
+    c.add("aten.as_strided.default", x, [6, 20], [20, 1])
+    c.add("aten.channel_shuffle.default", c.randn(2, 6, 3, 4), 3)
+    c.add("aten.channel_shuffle.default", c.randn(1, 8, 3), 2)
+    c.add("aten.pixel_shuffle.default", c.randn(2, 8, 3, 4), 2)
+    c.add("aten.pixel_shuffle.default", c.randn(9, 2, 2), 3)
+    for chunks, dim in ((2, 1), (3, 2), (5, 0), (2, -1)):
+        c.add("aten.chunk.default", x, chunks, dim)
+    for size, dim in ((2, 1), (3, 2), (5, -1), (9, 0)):
+        c.add("aten.split.Tensor", x, size, dim)
+    c.add("aten.split_with_sizes.default", x, [1, 3, 0], 2)
+    c.add("aten.split_with_sizes.default", x, [2, 1], 1)
+
+
+@group
+def copying(c):
+    x = c.randn(2, 3, 4)
+    for t in (x, x.permute(2, 0, 1), c.randint(0, 9, 3), c.bools(2)):
+        c.add("aten.clone.default", t)
+        c.add("aten.contiguous.default", t)
+        c.add("aten.lift_fresh_copy.default", t)
+        c.add("aten.dropout.default", t, 0.5, False)
+        c.add("aten.feature_dropout.default", t, 0.5, False)
+        c.add("aten.fill.Scalar", t, 3)
+        for name in ("zeros_like", "ones_like"):
+            c.add(f"aten.{name}.default", t)
+            c.add(f"aten.{name}.default", t, dtype=torch.float64)
+        c.add("aten.full_like.default", t, 2)
+    c.add("aten.copy.default", x, c.randn(4))
+    c.add("aten.copy.default", x, c.randint(0, 9, 3, 1))
+    for dim in (0, 1, -1):
+        c.add("aten.cat.default", [x, x, x], dim)
+        c.add("aten.stack.default", [x, x + 1], dim)
+    c.add("aten.cat.default", [c.randn(2, 3), c.randn(4, 3), c.randn(0)])
+    c.add("aten.cat.default", [c.randn(2, 3), c.randint(0, 9, 2, 3), c.bools(1, 3)])
+    c.add("aten.stack.default", [c.randn(), c.randn()], -1)
+    for pad in ([1, 2], [1, 0, 0, 3], [-1, 1], [-1, -1, 2, -1], [0, 0, 0, 0, 1, 1]):
+        c.add("aten.constant_pad_nd.default", x, pad)
+        c.add("aten.constant_pad_nd.default", x, pad, 2.5)
+        c.add("aten.constant_pad_nd.default", c.randint(0, 9, 2, 3, 4), pad, 7)
+        c.add("aten.pad.default", x, pad, "constant", -1.0)
+    c.add("aten.pad.default", x, [1, 2])
+    for mode in ("reflect", "replicate", "circular"):
+        c.add("aten.pad.default", x, [2, 1], mode)
+        c.add("aten.pad.default", c.randn(1, 2, 4, 5), [2, 1, 3, 0], mode)
+    for dims in ([0], [1, 2], [-1], []):
+        c.add("aten.flip.default", x, dims)
+    for dtype in (None, torch.float64, torch.int32):
+        c.add("aten.full.default", [2, 3], 4, dtype=dtype)
+        c.add("aten.zeros.default", [2, 3], dtype=dtype)
+        c.add("aten.ones.default", [3], dtype=dtype)
+        c.add("aten.arange.default", 5, dtype=dtype)
+        c.add("aten.arange.start", 2, 7, dtype=dtype)
+        c.add("aten.scalar_tensor.default", 3, dtype=dtype)
+    c.add("aten.full.default", [2], 1.5)
+    c.add("aten.full.default", [], True)
+    c.add("aten.arange.start_step", 1, 10, 3)
+    c.add("aten.arange.start_step", 5, -5, -2)
+    c.add("aten.arange.start_step", 0.0, 1.0, 0.1, tolerance=1e-6)
+    c.add("aten.arange.default", 2.5)
+    w = c.randn(7, 3)
+    c.add("aten.embedding.default", w, c.randint(0, 7, 2, 5))
+    c.add("aten.embedding.default", w, c.randint(0, 7, 4, dtype=torch.int32), 2)
+    c.add("aten.embedding.default", w, torch.tensor(3))
+    for dim in (0, 1, -1):
+        c.add("aten.index_select.default", x, dim, torch.tensor([1, 0, 1]))
+    c.add("aten.index_select.default", x, 0, torch.tensor(1))

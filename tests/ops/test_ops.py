@@ -1,0 +1,236 @@
+"""Every row of ir/op.def against PyTorch: shape inference by the types in the saved file, values by `fxcc run`.
+
+Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+
+Many calls share a program, because exporting costs far more than running: the module of a group returns all their results.
+"""
+import pathlib
+import re
+import subprocess
+import zlib
+
+import numpy
+import pytest
+import torch
+
+import cases
+
+OP_DEF = pathlib.Path(__file__).resolve().parents[2] / "ir" / "op.def"
+# Rows that are tested here, but by tests below rather than as cases of their own.
+ELSEWHERE = {
+    "_operator.getitem": "every case with several results",
+    "aten.sym_size.int": "test_dynamic_sizes",
+    "aten._assert_tensor_metadata.default": "every case with to.dtype, by export",
+}
+PER_PROGRAM = 250
+SUM_TOLERANCE = 3e-6  # of max |reference|: eager sums in f32
+F64_TOLERANCE = 1e-13
+
+
+def resolve(name):
+    _, op, overload = name.split(".")
+    return getattr(getattr(torch.ops.aten, op), overload)
+
+
+def flat(result):
+    return [result] if isinstance(result, torch.Tensor) else [r for r in result if r is not None]
+
+
+class Calls(torch.nn.Module):
+    """All calls of a list of cases; their tensors are the module's inputs, in order."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.calls, self.tensors = calls, []
+        for _, args, _, _ in calls:
+            for a in args:
+                self.tensors += [t for t in (a if isinstance(a, list) else [a]) if isinstance(t, torch.Tensor)]
+        self.tensors = [t.detach().clone(memory_format=torch.contiguous_format) for t in self.tensors]
+
+    def forward(self, *tensors):
+        it, results = iter(tensors), []
+        for name, args, kwargs, _ in self.calls:
+            low = kwargs.get("_through")
+
+            def one(a):
+                if not isinstance(a, torch.Tensor):
+                    return a
+                t = next(it)
+                return t.to(low) if low else t
+            values = [[one(t) for t in a] if isinstance(a, list) else one(a) for a in args]
+            r = flat(resolve(name)(*values, **{k: v for k, v in kwargs.items() if k != "_through"}))
+            results += [t.to(torch.float32) if t.dtype in (torch.bfloat16, torch.float16) else t.clone() for t in r]
+        return tuple(results)
+
+
+def run(fxcc, model, tensors, folder, expect=0):
+    program = torch.export.export(model, tuple(tensors))
+    return run_program(fxcc, program, tensors, folder, expect)
+
+
+def run_program(fxcc, program, tensors, folder, expect=0):
+    torch.export.save(program, folder / "m.pt2")
+    paths = []
+    for i, t in enumerate(tensors):
+        paths.append(folder / f"in{i}.npy")
+        numpy.save(paths[-1], t.numpy())
+    done = subprocess.run([fxcc, "run", folder / "m.pt2", *paths, "-o", folder / "out.npz"], capture_output=True, text=True)
+    assert done.returncode == expect, done.stderr[-3000:]
+    if expect:
+        return done.stderr
+    with numpy.load(folder / "out.npz") as z:
+        return [z[k] for k in z.files]
+
+
+def difference(got, want, tolerance):
+    """None when equal enough, else words."""
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
+    if want.dtype.kind != "f" or want.size == 0:
+        return None if numpy.array_equal(got, want) else f"{got} instead of {want}"
+    if not numpy.array_equal(numpy.isnan(got), numpy.isnan(want)):
+        return f"NaN elsewhere: {got} instead of {want}"
+    finite = numpy.isfinite(want)
+    if not numpy.array_equal(got[~finite & ~numpy.isnan(want)], want[~finite & ~numpy.isnan(want)]):
+        return f"infinities elsewhere: {got} instead of {want}"
+    a, b = got[finite].astype(numpy.float64), want[finite].astype(numpy.float64)
+    if not b.size:
+        return None
+    if tolerance == "max":
+        bound = numpy.abs(b).max() * (F64_TOLERANCE if want.dtype == numpy.float64 else SUM_TOLERANCE)
+    else:
+        bound = numpy.abs(b) * tolerance + (numpy.finfo(want.dtype).tiny if tolerance else 0)
+    wrong = ~(numpy.abs(a - b) <= bound)
+    if not wrong.any():
+        return None
+    i = numpy.argmax(numpy.where(wrong, numpy.abs(a - b), -1))
+    return f"{a[i]!r} instead of {b[i]!r} ({wrong.sum()} of {b.size} differ)"
+
+
+def all_cases(name):
+    c = cases.Cases(zlib.crc32(name.encode()))
+    cases.GROUPS[name](c)
+    return c
+
+
+@pytest.mark.parametrize("name", list(cases.GROUPS))
+def test_group(fxcc, name, tmp_path):
+    everything, wrong = all_cases(name), []
+    for first in range(0, len(everything), PER_PROGRAM):
+        calls = everything[first:first + PER_PROGRAM]
+        model = Calls(calls)
+        program = torch.export.export(model, tuple(model.tensors))
+        targets = {str(n.target) for n in program.graph.nodes if n.op == "call_function"}
+        missing = {c[0] for c in calls} - targets
+        assert not missing, f"not in the exported program: {missing}"
+        want = [t.numpy() for t in model(*model.tensors)]
+        got = run_program(fxcc, program, model.tensors, tmp_path)
+        at = 0
+        for call, args, kwargs, tolerance in calls:
+            values = [a.contiguous() if isinstance(a, torch.Tensor) else a for a in args]
+            low = kwargs.get("_through")
+            values = [a.to(low) if low and isinstance(a, torch.Tensor) else a for a in values]
+            n = len(flat(resolve(call)(*values, **{k: v for k, v in kwargs.items() if k != "_through"})))
+            for k in range(n):
+                words = difference(got[at + k], want[at + k], tolerance)
+                if words:
+                    shown = [f"{a.dtype}{tuple(a.shape)}" if isinstance(a, torch.Tensor) else a for a in args]
+                    wrong.append(f"{call} {shown} {kwargs} result {k}: {words}")
+            at += n
+        assert at == len(got) == len(want)
+    assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:40])
+
+
+def test_every_row_has_cases():
+    rows = re.findall(r'^OP\(\w+, "([^"]+)"', OP_DEF.read_text(), re.M)
+    assert len(rows) > 100 and len(rows) == len(set(rows))
+    covered = {c[0] for name in cases.GROUPS for c in all_cases(name)}
+    assert set(rows) - covered == set(ELSEWHERE), "rows without cases, or with a reason although they have some"
+    assert covered <= set(rows)
+
+
+# ---- what single calls do not show ------------------------------------------------------------------------------------
+
+class InPlace(torch.nn.Module):
+    def forward(self, x, y):
+        a = x + 1
+        view = a[:, 1:3]
+        view.mul_(y)                      # seen through a
+        a.relu_()
+        flat = a.view(-1)
+        flat[::2].add_(0.5)
+        b = a.transpose(0, 1)
+        b.clamp_(max=2.0)
+        x.sub_(1)                         # the caller's tensor stays as it was
+        c = torch.zeros(2, 3)
+        c[0] = y[0, 0]
+        c[:, 1].copy_(torch.arange(2))
+        return a, view, b, x * 1, c.masked_fill_(c > 1, -1.0)
+
+
+def test_in_place_through_views(fxcc, tmp_path):
+    x, y = torch.randn(4, 5), torch.randn(4, 1)
+    want = InPlace()(x.clone(), y)
+    program = torch.export.export(InPlace(), (x.clone(), y))
+    got = run_program(fxcc, program, [x, y], tmp_path)
+    for g, w in zip(got, want, strict=True):
+        assert difference(g, w.numpy(), 1e-6) is None
+
+
+class Sizes(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, stride=2, padding=1)
+
+    def forward(self, x):
+        y = self.conv(x).relu()
+        y = torch.nn.functional.max_pool2d(y, 2)
+        n, c, h, w = y.shape
+        z = y.reshape(n, c * h * w)[:, : h * w]
+        return y.flatten(1), z, torch.cat([y, y * 2], 0), y.new_zeros(n, h + 1)
+
+
+def test_dynamic_sizes(fxcc, tmp_path):
+    model = Sizes().eval()
+    batch, height = torch.export.Dim("batch", min=1, max=64), torch.export.Dim("height", min=9, max=300)
+    with torch.no_grad():
+        program = torch.export.export(model, (torch.randn(2, 3, 24, 20),), dynamic_shapes=({0: batch, 2: height},))
+        for n, h in ((2, 24), (1, 17), (5, 33)):
+            x = torch.randn(n, 3, h, 20)
+            got = run_program(fxcc, program, [x], tmp_path)
+            for g, w in zip(got, model(x), strict=True):
+                assert difference(g, w.numpy(), "max") is None
+    err = run_program(fxcc, program, [torch.randn(65, 3, 24, 20)], tmp_path, expect=1)
+    assert "input 'x': expected f32[" in err and "got f32[65, 3, 24, 20]" in err
+
+
+def test_wrong_inputs(fxcc, tmp_path):
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return x.relu()
+
+    program = torch.export.export(Net(), (torch.randn(1, 3, 32, 32),))
+    err = run_program(fxcc, program, [torch.randn(1, 3, 32)], tmp_path, expect=1)
+    assert "input 'x': expected f32[1, 3, 32, 32], got f32[1, 3, 32]" in err
+    err = run_program(fxcc, program, [torch.randn(1, 3, 32, 32).double()], tmp_path, expect=1)
+    assert "input 'x': expected f32[1, 3, 32, 32], got f64[1, 3, 32, 32]" in err
+    err = run_program(fxcc, program, [torch.randn(1), torch.randn(1)], tmp_path, expect=1)
+    assert "input" in err
+
+
+@pytest.mark.parametrize("layer", [torch.nn.BatchNorm2d(3), torch.nn.Dropout(0.5)])
+def test_training_mode_is_refused(fxcc, layer, tmp_path):
+    x = torch.randn(2, 3, 4, 4)
+    program = torch.export.export(torch.nn.Sequential(layer).train(), (x,))
+    err = run_program(fxcc, program, [x], tmp_path, expect=1)
+    assert "training mode" in err and "model.eval()" in err
+
+
+def test_integer_division_by_zero(fxcc, tmp_path):
+    class Net(torch.nn.Module):
+        def forward(self, x, y):
+            return torch.div(x, y, rounding_mode="floor")
+
+    a = [torch.tensor([1, 2]), torch.tensor([1, 0])]
+    program = torch.export.export(Net(), (a[0], torch.tensor([1, 1])))
+    assert "division by zero" in run_program(fxcc, program, a, tmp_path, expect=1)
