@@ -288,8 +288,9 @@ class BadInput(Case):
         self.refuses(data[:-1])
 
     def test_missing_entries(self):
-        for entry in ("models/model.json", "data/weights/weight_4", "data/weights/model_weights_config.json"):
-            self.refuses(rewritten(lambda name, data: None if name.endswith(entry) else data), entry.split("/")[-1])
+        for entry, word in (("models/model.json", "models/NAME.json"), ("data/weights/weight_4", "weight_4"),
+                            ("data/weights/model_weights_config.json", "model_weights_config.json")):
+            self.refuses(rewritten(lambda name, data: None if name.endswith(entry) else data), word)
 
     def test_short_weight(self):
         self.refuses(rewritten(lambda name, data: data[:-4] if name.endswith("weight_4") else data), "weight_4")
@@ -383,15 +384,21 @@ class Names(Case):
         self.builds(json_changed(change))
 
     def test_frames_and_modules(self):
-        for nasty in self.NASTY:
-            def change(program):
-                for node in program["graph_module"]["graph"]["nodes"]:
-                    node["metadata"]["stack_trace"] = f'File "{nasty}.py", line 1, in {nasty}\n    x'
-                    node["metadata"]["nn_module_stack"] = f"L__self__{nasty},{nasty},{nasty}"
-            self.builds(json_changed(change))
+        def change(program):
+            for i, node in enumerate(program["graph_module"]["graph"]["nodes"]):
+                nasty = self.NASTY[i % len(self.NASTY)]
+                node["metadata"]["stack_trace"] = f'File "{nasty}.py", line 1, in {nasty}\n    x'
+                node["metadata"]["nn_module_stack"] = f"L__self__{nasty},{nasty},{nasty}"
+        self.assertGreaterEqual(self.nodes(), len(self.NASTY))
+        self.builds(json_changed(change))
+
+    @staticmethod
+    def nodes():
+        with zipfile.ZipFile(DIGITS) as z:
+            return len(json.loads(z.read("digits/models/model.json"))["graph_module"]["graph"]["nodes"])
 
     def test_root_folder(self):
-        for nasty in ["a b", "int", "9lives", "π", "*/", '"', "x" * 200]:
+        for nasty in ["9 lives/π", '*/ "\\', "int"]:
             out = io.BytesIO()
             with zipfile.ZipFile(DIGITS) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as new:
                 for info in old.infolist():
