@@ -411,6 +411,52 @@ static void check_norm(check *c, const fx_call_stmt *call)
     check_pitch(c, call, "ys_n", d.n, d.ys_n, (int64_t)(d.hw - 1) * d.ys_p + d.c);
 }
 
+/* A window of channels in pixels: what an argument of a convolution or pool touches. */
+typedef struct window {
+    int64_t offset, channels, s_n, s_h, s_w;
+} window;
+
+static window window_of(const fx_call_stmt *call, const fx_kernel *k, char arg)
+{
+    double groups = fx_kernel_field(k, "groups") >= 0 ? fx_call_field(call, "groups") : 1;
+    const char *each = fx_kernel_field(k, "groups") < 0 ? "c" : arg == 'x' ? "ic" : "oc";
+    const char names[3][5] = {{arg, 's', '_', 'n'}, {arg, 's', '_', 'h'}, {arg, 's', '_', 'w'}};
+    return (window){call->offset[fx_kernel_buf(k, (char[]){arg, 0})], (int64_t)(groups * fx_call_field(call, each)),
+                    (int64_t)fx_call_field(call, names[0]), (int64_t)fx_call_field(call, names[1]), (int64_t)fx_call_field(call, names[2])};
+}
+
+/* Where a call reads and writes one buffer, the elements must differ: channels of the same pixels (a concatenation that grows),
+ * or else ranges. Only a residual may lie exactly on the result. */
+static void check_aliases(check *c, const fx_call_stmt *call, const fx_kernel *k)
+{
+    int y = fx_kernel_buf(k, "y");
+    for (int i = 0; i < k->n_bufs; i++) {
+        int64_t lo, hi, y_lo, y_hi;
+        if (i == y || call->buf[i] != call->buf[y])
+            continue;
+        fx_call_footprint(c->p, call, i, &lo, &hi);
+        fx_call_footprint(c->p, call, y, &y_lo, &y_hi);
+        if (hi < y_lo || y_hi < lo)
+            continue;
+        char arg = k->buf[i].name[0];
+        if (fx_kernel_field(k, "ys_w") >= 0 && (arg == 'x' || arg == 'r')) {
+            window a = window_of(call, k, arg), b = window_of(call, k, 'y');
+            bool same = a.s_w == b.s_w && (a.s_h == b.s_h || fx_call_field(call, "oh") == 1) && (a.s_n == b.s_n || fx_call_field(call, "n") == 1);
+            if (arg == 'r' && same && a.offset == b.offset)
+                continue;
+            /* Rows and images are whole numbers of pixels apart, so channels decide. */
+            int64_t p = a.s_w, at = a.offset % p, to = b.offset % p;
+            if (a.s_w == b.s_w && a.s_h % p == 0 && a.s_n % p == 0 && b.s_h % p == 0 && b.s_n % p == 0 && at + a.channels <= p &&
+                to + b.channels <= p && (at + a.channels <= to || to + b.channels <= at))
+                continue;
+        }
+        if (arg == 'r' && call->offset[i] == call->offset[y] && fx_call_field(call, "r_m") == fx_call_field(call, "y_m") &&
+            fx_call_field(call, "r_b") == fx_call_field(call, "y_b") && fx_kernel_field(k, "y_m") >= 0)
+            continue;
+        bad(c, "call %s writes elements of '%s' that it still reads as %s", call->name, buf_name(c, call->buf[y]), k->buf[i].name);
+    }
+}
+
 static void check_fields(check *c, const fx_call_stmt *call)
 {
     static const char *const softmax[] = {"outer", "n", "inner", NULL};
@@ -487,6 +533,8 @@ static void check_call(check *c, const fx_call_stmt *call)
     }
     if (c->findings == before)
         check_fields(c, call);
+    if (c->findings == before)
+        check_aliases(c, call, k);
 }
 
 /* ---- statements ------------------------------------------------------------------------------------------------------ */
@@ -510,7 +558,34 @@ static bool depends_on(const fx_affine *a, int var)
     return false;
 }
 
-/* Iterations of a parallel loop may run at once, so no two may write one element: the index must tell them apart. */
+/* Whether two iterations of loop `at` can reach one element by this index, whatever the loops inside it do (those around it stand
+ * still). Sorted by size, each coefficient must exceed what all smaller ones can add up to: then the index tells all of them. */
+static bool tells_apart(const check *c, const fx_affine *a, int at)
+{
+    struct { int64_t coef; __int128 span; } terms[FX_MAX_LOOPS];
+    int n = 0;
+    for (int i = at; i < c->n_loops; i++) {
+        for (int k = 0; k < a->n; k++) {
+            int64_t size = a->coef[k] < 0 ? -a->coef[k] : a->coef[k];
+            if (a->var[k] != c->loops[i].var || c->loops[i].extent <= 1)
+                continue;
+            int j = n++;
+            for (; j > 0 && terms[j - 1].coef > size; j--)
+                terms[j] = terms[j - 1];
+            terms[j].coef = size;
+            terms[j].span = (__int128)size * (c->loops[i].extent - 1);
+        }
+    }
+    __int128 smaller = 0;
+    for (int i = 0; i < n; i++) {
+        if (terms[i].coef <= smaller)
+            return false;
+        smaller += terms[i].span;
+    }
+    return true;
+}
+
+/* Iterations of a parallel loop may run at once, so no two may write one element. */
 static void check_store(check *c, const fx_stmt *s)
 {
     check_affine(c, &s->index, "an index");
@@ -525,8 +600,57 @@ static void check_store(check *c, const fx_stmt *s)
     if (s->value && s->value->dtype != b->dtype)
         bad(c, "a store of %s is to '%s' of %s", fx_dtype_short(s->value->dtype), b->name, fx_dtype_short(b->dtype));
     for (int i = 0; i < c->n_loops; i++) {
-        if (c->loops[i].kind == FX_LOOP_PARALLEL && c->loops[i].extent > 1 && !depends_on(&s->index, c->loops[i].var))
-            bad(c, "iterations of the parallel loop v%d all store to the same elements of '%s'", c->loops[i].var, b->name);
+        if (c->loops[i].kind != FX_LOOP_PARALLEL || c->loops[i].extent <= 1)
+            continue;
+        if (!depends_on(&s->index, c->loops[i].var) || !tells_apart(c, &s->index, i))
+            bad(c, "iterations of the parallel loop v%d store to the same elements of '%s'", c->loops[i].var, b->name);
+    }
+}
+
+static bool same_affine(const fx_affine *a, const fx_affine *b)
+{
+    if (a->n != b->n || a->base != b->base)
+        return false;
+    for (int i = 0; i < a->n; i++) {
+        if (a->var[i] != b->var[i] || a->coef[i] != b->coef[i])
+            return false;
+    }
+    return true;
+}
+
+static void find_stores(const fx_stmt *s, const fx_stmt **stores, int *n, int max)
+{
+    for (; s; s = s->next) {
+        if (s->kind == FX_ST_STORE && *n < max)
+            stores[(*n)++] = s;
+        if (s->kind == FX_ST_LOOP || s->kind == FX_ST_IF)
+            find_stores(s->body, stores, n, max);
+    }
+}
+
+static void check_load_races(check *c, const fx_sexpr *e, const fx_stmt *const *stores, int n, int var, int depth)
+{
+    if (!e || depth > 400)
+        return;
+    for (int i = 0; e->op == FX_S_LOAD && i < n; i++) {
+        if (stores[i]->buf == e->buf && !same_affine(&stores[i]->index, &e->index)) {
+            bad(c, "the parallel loop v%d loads elements of '%s' that other iterations may store", var, buf_name(c, e->buf));
+            return;
+        }
+    }
+    for (int i = 0; i < fx_sop_arity(e->op); i++)
+        check_load_races(c, e->arg[i], stores, n, var, depth + 1);
+}
+
+static void check_races(check *c, const fx_stmt *s, const fx_stmt *const *stores, int n, int var)
+{
+    for (; s; s = s->next) {
+        if (s->kind == FX_ST_STORE || s->kind == FX_ST_LOCAL || s->kind == FX_ST_SET)
+            check_load_races(c, s->value, stores, n, var, 0);
+        if (s->kind == FX_ST_LOOP || s->kind == FX_ST_IF)
+            check_races(c, s->body, stores, n, var);
+        if (s->kind == FX_ST_CALL)
+            bad(c, "a kernel is called in the parallel loop v%d", var);
     }
 }
 
@@ -548,6 +672,12 @@ static void check_loop(check *c, const fx_stmt *s, int depth)
     c->loops[c->n_loops].extent = s->extent;
     c->loops[c->n_loops++].kind = s->loop;
     c->parallel_depth += s->loop == FX_LOOP_PARALLEL;
+    if (s->loop == FX_LOOP_PARALLEL && s->extent > 1 && depth < 40) {
+        const fx_stmt *stores[64];
+        int n = 0;
+        find_stores(s->body, stores, &n, 64);
+        check_races(c, s->body, stores, n, s->var);
+    }
     check_stmts(c, s->body, depth + 1);
     c->parallel_depth -= s->loop == FX_LOOP_PARALLEL;
     c->n_loops--;
@@ -673,17 +803,6 @@ static void check_accesses(check *c)
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------- */
-
-static bool same_affine(const fx_affine *a, const fx_affine *b)
-{
-    if (a->n != b->n || a->base != b->base)
-        return false;
-    for (int i = 0; i < a->n; i++) {
-        if (a->var[i] != b->var[i] || a->coef[i] != b->coef[i])
-            return false;
-    }
-    return true;
-}
 
 /* Looks for how a step reads one buffer and writes the one that takes its place. */
 typedef struct inplace {
