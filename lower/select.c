@@ -82,10 +82,12 @@ static fx_status tail_residual(fx_build *b, fx_node *root, bool nhwc, fx_value *
 }
 
 /* The result may take the place of the residual when both fill their buffers in the same way: kernels read an element of r
- * right before they write it. */
-static void overlay_residual(fx_build *b, const fx_value *out, const fx_value *r)
+ * right before they write it. Not when the residual is the contraction's input x too, of which other elements are read later. */
+static void overlay_residual(fx_build *b, const fx_value *out, const fx_value *r, const fx_value *x)
 {
     fx_buf *to = &b->p->bufs[out->buf], *from = &b->p->bufs[r->buf];
+    if (r->buf == x->buf)
+        return;
     if (to->kind != FX_BUF_ARENA || from->kind != FX_BUF_ARENA || to->numel != from->numel || out->offset || r->offset)
         return;
     int64_t numel = 1;
@@ -195,7 +197,7 @@ static fx_status build_convolution(fx_build *b, fx_node *root)
     set_buf(c, "ws", ws_buf, 0);
     if (has_r) {
         set_buf(c, "r", r.buf, r.offset);
-        overlay_residual(b, &out, &r);
+        overlay_residual(b, &out, &r, &x);
     }
     b->value[root->id] = out;
     return FX_OK;
@@ -262,7 +264,7 @@ static fx_status build_linear(fx_build *b, fx_node *root)
     set_buf(c, "y", out.buf, out.offset);
     if (has_r) {
         set_buf(c, "r", r.buf, r.offset);
-        overlay_residual(b, &out, &r);
+        overlay_residual(b, &out, &r, &x);
     }
     b->value[root->id] = out;
     return FX_OK;
