@@ -39,6 +39,19 @@ FXRT_INLINE void fxrt_conv2d_tile(const int mr, const fxrt_conv2d_desc *d, const
 {
     fxrt_v acc[FXRT_MR][FXRT_NV];
     const float *in[FXRT_MR];
+    float *y[FXRT_MR];
+    const float *res[FXRT_MR];
+    const int residual = p->r[0] != NULL;
+#define FXRT_OUT(i)                                                                                                       \
+    if (i < mr) {                                                                                                       \
+        y[i] = p->y[i] + channel;                                                                                       \
+        res[i] = residual ? p->r[i] + channel : NULL;                                                                   \
+        FXRT_PREFETCH(y[i]);                                                                                            \
+        if (residual)                                                                                                   \
+            FXRT_PREFETCH(res[i]);                                                                                      \
+    }
+    FXRT_ROWS(FXRT_OUT)
+#undef FXRT_OUT
     fxrt_tile_begin(mr, acc, bias);
     /* Where a kernel row's taps lie side by side in memory they are one run. */
     const int merged = p->inside && d->dw == 1 && d->xs_w == d->ic;
@@ -62,34 +75,18 @@ FXRT_INLINE void fxrt_conv2d_tile(const int mr, const fxrt_conv2d_desc *d, const
             }
             w = fxrt_tile_run(mr, acc, in, w, run);
         }
-    float *y[FXRT_MR];
-    const float *res[FXRT_MR];
-    const int residual = p->r[0] != NULL;
-#define FXRT_OUT(i) if (i < mr) { y[i] = p->y[i] + channel; res[i] = residual ? p->r[i] + channel : NULL; }
-    FXRT_ROWS(FXRT_OUT)
-#undef FXRT_OUT
     fxrt_tile_end(mr, acc, y, residual, res, cols, tail);
 }
 
-/* Pixels [first, last) of an image x one panel of channels. */
-FXRT_NOINLINE void fxrt_conv2d_panel(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *bias, float *y,
-                                     const float *r, const float *zeros, int first, int last, int channel, int cols)
+/* A tile of any height. */
+FXRT_NOINLINE void fxrt_conv2d_rest(int mr, const fxrt_conv2d_desc *d, const fxrt_conv2d_pixels *p, const float *x, const float *w,
+                                    const float *bias, const float *zeros, int channel, int cols, const fxrt_tail *tail)
 {
-    const fxrt_tail tail = { d->act, d->act_a, d->act_b };
-    for (int at = first; at < last; at += FXRT_MR) {
-        const int mr = fxrt_min_int(FXRT_MR, last - at);
-        fxrt_conv2d_pixels p;
-        fxrt_conv2d_locate(d, at, mr, y, r, &p);
-        if (mr == FXRT_MR) {
-            fxrt_conv2d_tile(FXRT_MR, d, &p, x, w, bias, zeros, channel, cols, &tail);
-            continue;
-        }
-        switch (mr) { /* the last pixels */
-#define FXRT_CASE(i)                                                                                                    \
-    case i: if (i > 0 && i < FXRT_MR) fxrt_conv2d_tile(i, d, &p, x, w, bias, zeros, channel, cols, &tail); break;
-            FXRT_ROWS(FXRT_CASE)
+    switch (mr) {
+#define FXRT_CASE(i) case i + 1: fxrt_conv2d_tile(i + 1, d, p, x, w, bias, zeros, channel, cols, tail); break;
+        FXRT_ROWS(FXRT_CASE)
 #undef FXRT_CASE
-        }
+    default: break;
     }
 }
 
@@ -97,26 +94,39 @@ FXRT_KERNEL void fxrt_conv2d(const fxrt_conv2d_desc *d, const float *x, const fl
                              float *ws)
 {
     const int pixels = d->oh * d->ow, panels = (d->oc + FXRT_NR - 1) / FXRT_NR;
-    const ptrdiff_t taps = (ptrdiff_t)d->kh * d->kw * d->ic;
+    const ptrdiff_t panel_size = (ptrdiff_t)d->kh * d->kw * d->ic * FXRT_NR;
+    const fxrt_tail tail = { d->act, d->act_a, d->act_b };
     if (ws)
         memset(ws, 0, (size_t)d->ic * sizeof *ws);
-    /* Blocks of pixels whose inputs stay in L2 while every panel passes over them. */
-    const ptrdiff_t pixel_bytes = (ptrdiff_t)d->ic * d->sh * d->sw * (ptrdiff_t)sizeof(float);
-    int block = (int)(131072 / pixel_bytes) / FXRT_MR * FXRT_MR;
-    block = fxrt_max_int(block, 4 * FXRT_MR);
-    const int blocks = (pixels + block - 1) / block;
-    const ptrdiff_t units = (ptrdiff_t)d->n * d->groups * blocks * panels;
+    /* The work is cut into units: a block of pixels, whose inputs and outputs stay in L2 (192 KB) while all panels pass over them,
+     * times a few panels that stay in L1 (16 KB), so that every tile takes all of them at once. */
+    const ptrdiff_t pixel_size = (ptrdiff_t)d->ic * fxrt_min_int(d->sh, d->kh) * fxrt_min_int(d->sw, d->kw) + (r ? 2 : 1) * (ptrdiff_t)d->oc;
+    const int block = fxrt_max_int((int)(49152 / pixel_size) / FXRT_MR, 8) * FXRT_MR;
+    const int few = (int)fxrt_max_int((int)(4096 / panel_size), 1);
+    const int blocks = (pixels + block - 1) / block, parts = (panels + few - 1) / few;
+    const ptrdiff_t units = (ptrdiff_t)d->n * d->groups * blocks * parts;
 #ifdef _OPENMP
-    const double work = (double)d->n * d->groups * d->oc * pixels * (double)taps;
+    const double work = (double)d->n * d->groups * panels * pixels * (double)panel_size;
     _Pragma("omp parallel for schedule(dynamic) if (work > 5e5)")
 #endif
     for (ptrdiff_t unit = 0; unit < units; unit++) {
-        const int panel = (int)(unit % panels), at = (int)(unit / panels % blocks) * block;
-        const int g = (int)(unit / panels / blocks % d->groups), n = (int)(unit / panels / blocks / d->groups);
-        const ptrdiff_t column = ((ptrdiff_t)g * panels + panel) * FXRT_NR;
-        fxrt_conv2d_panel(d, x + (ptrdiff_t)n * d->xs_n + (ptrdiff_t)g * d->ic, w + column * taps, b ? b + column : NULL,
-                          y + (ptrdiff_t)n * d->ys_n, r ? r + (ptrdiff_t)n * d->rs_n : NULL, ws, at,
-                          fxrt_min_int(pixels, at + block), g * d->oc + panel * FXRT_NR,
-                          fxrt_min_int(FXRT_NR, d->oc - panel * FXRT_NR));
+        const int part = (int)(unit % parts), first = (int)(unit / parts % blocks) * block;
+        const int g = (int)(unit / parts / blocks % d->groups), n = (int)(unit / parts / blocks / d->groups);
+        const int last = fxrt_min_int(pixels, first + block);
+        const float *image = x + ((ptrdiff_t)n * d->xs_n + (ptrdiff_t)g * d->ic);
+        for (int at = first; at < last; at += FXRT_MR) {
+            const int mr = fxrt_min_int(FXRT_MR, last - at);
+            fxrt_conv2d_pixels p;
+            fxrt_conv2d_locate(d, at, mr, y + (ptrdiff_t)n * d->ys_n, r ? r + (ptrdiff_t)n * d->rs_n : NULL, &p);
+            for (int panel = part * few; panel < panels && panel < (part + 1) * few; panel++) {
+                const ptrdiff_t which = (ptrdiff_t)g * panels + panel;
+                const float *weights = w + which * panel_size, *bias = b ? b + which * FXRT_NR : NULL;
+                const int channel = g * d->oc + panel * FXRT_NR, cols = fxrt_min_int(FXRT_NR, d->oc - panel * FXRT_NR);
+                if (mr == FXRT_MR)
+                    fxrt_conv2d_tile(FXRT_MR, d, &p, image, weights, bias, ws, channel, cols, &tail);
+                else
+                    fxrt_conv2d_rest(mr, d, &p, image, weights, bias, ws, channel, cols, &tail);
+            }
+        }
     }
 }

@@ -54,6 +54,13 @@ FXRT_INLINE void fxrt_tile_begin(const int mr, fxrt_v acc[FXRT_MR][FXRT_NV], con
 #undef FXRT_BEGIN
 }
 
+#define FXRT_AHEAD 32
+#if defined(__GNUC__) && FXRT_LANES > 1
+#define FXRT_PREFETCH(p) __builtin_prefetch(p)
+#else
+#define FXRT_PREFETCH(p) ((void)0)
+#endif
+
 /* acc[i] += x[i][0..k) * w[0..k)[NR]; returns the end of w. */
 FXRT_INLINE const float *fxrt_tile_run(const int mr, fxrt_v acc[FXRT_MR][FXRT_NV], const float *const x[FXRT_MR], const float *w,
                                        ptrdiff_t k)
@@ -63,6 +70,7 @@ FXRT_INLINE const float *fxrt_tile_run(const int mr, fxrt_v acc[FXRT_MR][FXRT_NV
 #define FXRT_FMA_ROW(i) if (i < mr) { const fxrt_v xi = fxrt_v_set1(x[i][p]); FXRT_COLS(FXRT_FMA_COL, i) }
     for (ptrdiff_t p = 0; p < k; p++, w += FXRT_NR) {
         FXRT_COLS(FXRT_LOAD, 0)
+        FXRT_PREFETCH(w + FXRT_AHEAD * FXRT_NR);
         FXRT_ROWS(FXRT_FMA_ROW)
     }
 #undef FXRT_FMA_ROW
