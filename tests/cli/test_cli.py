@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -98,6 +99,13 @@ class Usage(Case):
         self.assertRegex(self.ok("--version"), r"^fxcc \d+\.\d+\.\d+\n$")
         for command in COMMANDS:
             self.assertIn("Usage: fxcc " + command, self.ok(command, "--help"))
+
+    def test_man_pages_tell_every_option(self):
+        for command in COMMANDS:
+            page = (ROOT / "docs" / "man" / f"fxcc-{command}.1").read_text().replace("\\-", "-")
+            for option in re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", self.ok(command, "--help"), re.MULTILINE):
+                if option not in ("--help", "--usage"):
+                    self.assertIn(option, page, command)
 
     def test_usage_errors_exit_1(self):
         self.assertEqual(fxcc().returncode, 1)
