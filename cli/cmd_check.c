@@ -59,7 +59,7 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "MODEL",
     .children = children,
-    .doc = "Emits the model's C, builds it with $CC (default cc), runs it and compares its outputs with a reference. An output agrees when no "
+    .doc = "Emits the model's C, builds it with $CC (default cc) and $CFLAGS (default -O2), runs it and compares its outputs with a reference. An output agrees when no "
            "element differs by more than A + R * max |expected|. Exits 1 when one does not."};
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */

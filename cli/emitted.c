@@ -53,9 +53,9 @@ static void add_words(char **argv, int *argc, char *text)
 
 static int build(const char *command, fx_context *ctx, const fx_compile_options *options, const char *dir)
 {
-    const char *cc = getenv("CC");
+    const char *cc = getenv("CC"), *cflags = getenv("CFLAGS");
     fx_target_info target;
-    char *argv[MAX_WORDS + 16], cc_words[1024], flags[1024];
+    char *argv[MAX_WORDS + 16], cc_words[1024], flags[1024], user_flags[1024];
     char *shim_c = path_join(dir, "shim.c"), *net_c = path_join(dir, "net.c"), *so = path_join(dir, "net.so");
     char *log = path_join(dir, "log");
     int argc = 0, rc = 1;
@@ -68,9 +68,11 @@ static int build(const char *command, fx_context *ctx, const fx_compile_options 
         goto done;
     snprintf(cc_words, sizeof cc_words, "%s", cc && *cc ? cc : "cc");
     snprintf(flags, sizeof flags, "%s", target.cflags ? target.cflags : "");
+    snprintf(user_flags, sizeof user_flags, "%s", cflags ? cflags : "-O2");
     add_words(argv, &argc, cc_words);
     add_words(argv, &argc, flags);
-    char *const rest[] = {"-std=c99", "-O2", "-fPIC", "-shared", "-o", so, net_c, shim_c, "-lm", NULL};
+    add_words(argv, &argc, user_flags);
+    char *const rest[] = {"-std=c99", "-fPIC", "-shared", "-o", so, net_c, shim_c, "-lm", NULL};
     memcpy(argv + argc, rest, sizeof rest);
     int status = run_program(argv, log);
     if (status != 0) {
