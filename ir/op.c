@@ -298,7 +298,7 @@ static bool parse_schema(parser *s, fx_schema *out)
         if (!type(s, &result))
             return false;
         out->n_returns = result.kind == FX_PARAM_TENSORS ? -1 : 1;
-    } else {
+    } else if (!accept(s, ")")) { /* "()": nothing is returned */
         do {
             if (!type(s, &result))
                 return false;
