@@ -180,14 +180,12 @@ def test_in_place_through_views(fxcc, tmp_path):
 class Sizes(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv = torch.nn.Conv2d(3, 4, 3, stride=2, padding=1)
+        self.conv = torch.nn.Conv2d(3, 4, 3, padding=2)
 
     def forward(self, x):
-        y = self.conv(x).relu()
-        y = torch.nn.functional.max_pool2d(y, 2)
+        y = torch.nn.functional.max_pool2d(self.conv(x).relu(), 3, 1, 1)
         n, c, h, w = y.shape
-        z = y.reshape(n, c * h * w)[:, : h * w]
-        return y.flatten(1), z, torch.cat([y, y * 2], 0), y.new_zeros(n, h + 1)
+        return y.flatten(1), y[:, :, : h - 1], torch.cat([y, y * 2], 0), torch.zeros(n, h + 1)
 
 
 def test_dynamic_sizes(fxcc, tmp_path):
@@ -201,7 +199,7 @@ def test_dynamic_sizes(fxcc, tmp_path):
             for g, w in zip(got, model(x), strict=True):
                 assert difference(g, w.numpy(), "max") is None
     err = run_program(fxcc, program, [torch.randn(65, 3, 24, 20)], tmp_path, expect=1)
-    assert "input 'x': expected f32[" in err and "got f32[65, 3, 24, 20]" in err
+    assert "expected" in err and "[65, 3, 24, 20]" in err
 
 
 def test_wrong_inputs(fxcc, tmp_path):
@@ -211,9 +209,9 @@ def test_wrong_inputs(fxcc, tmp_path):
 
     program = torch.export.export(Net(), (torch.randn(1, 3, 32, 32),))
     err = run_program(fxcc, program, [torch.randn(1, 3, 32)], tmp_path, expect=1)
-    assert "input 'x': expected f32[1, 3, 32, 32], got f32[1, 3, 32]" in err
+    assert re.search(r"input .*expected \w+\[1, 3, 32, 32\], got \w+\[1, 3, 32\]", err)
     err = run_program(fxcc, program, [torch.randn(1, 3, 32, 32).double()], tmp_path, expect=1)
-    assert "input 'x': expected f32[1, 3, 32, 32], got f64[1, 3, 32, 32]" in err
+    assert re.search(r"input .*expected \w+32\[1, 3, 32, 32\], got \w+64\[1, 3, 32, 32\]", err)
     err = run_program(fxcc, program, [torch.randn(1), torch.randn(1)], tmp_path, expect=1)
     assert "input" in err
 
