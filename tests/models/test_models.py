@@ -6,9 +6,12 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
     python -m pytest tests/models --full     every model of the zoo
 """
 import re
+import resource
+import subprocess
 
 import numpy
 import pytest
+import torch
 
 import emitted
 import zoo
@@ -108,6 +111,34 @@ def test_weights_forms(model, weights, tmp_path):
     lib = emitted.ctypes.CDLL(str(so))
     blob = (emitted.ctypes.c_char * len(reference)).in_dll(lib, "net_weights").raw
     assert blob == reference
+
+
+def cpu_seconds(f):
+    """What f() returns, and the CPU time of the programs it ran: a busy machine must not fail the test."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    value = f()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return value, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize("name", ["100 MB"])
+def test_large_weights(name, tmp_path):
+    """100 MB of weights: emitted in 3 s, built in 30 s."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(5000, 5000), torch.nn.ReLU()).eval()
+    x = torch.randn(1, 5000)
+    torch.export.save(torch.export.export(net, (x,)), tmp_path / "large.pt2")
+    for weights in ("bin", "incbin"):
+        folder = tmp_path / weights
+        sizes, seconds = cpu_seconds(lambda: emitted.emit(tmp_path / "large.pt2", folder, weights=weights))
+        assert seconds <= 3
+        extra = ["net_weights.c"] if weights == "incbin" else []
+        so, seconds = cpu_seconds(lambda: emitted.build(folder, sizes, link=extra))
+        assert seconds <= 30
+    got = emitted.Net(so, folder / "net.bin").run([x.numpy()], [net(x).detach().numpy()])
+    assert_close(got, [net(x).detach().numpy()])
+    done = subprocess.run([emitted.fxcc(), "compile", tmp_path / "large.pt2", "-o", tmp_path / "c", "--weights=c"], capture_output=True, text=True)
+    assert done.returncode == 0 and "warning" in done.stderr and "--weights=bin" in done.stderr
 
 
 @pytest.mark.parametrize("name", zoo.DECOMPOSED)
