@@ -558,34 +558,11 @@ static bool depends_on(const fx_affine *a, int var)
     return false;
 }
 
-/* Whether two iterations of loop `at` can reach one element by this index, whatever the loops inside it do (those around it stand
- * still). Sorted by size, each coefficient must exceed what all smaller ones can add up to: then the index tells all of them. */
-static bool tells_apart(const check *c, const fx_affine *a, int at)
+static const char *loop_kind(fx_loop_kind kind)
 {
-    struct { int64_t coef; __int128 span; } terms[FX_MAX_LOOPS];
-    int n = 0;
-    for (int i = at; i < c->n_loops; i++) {
-        for (int k = 0; k < a->n; k++) {
-            int64_t size = a->coef[k] < 0 ? -a->coef[k] : a->coef[k];
-            if (a->var[k] != c->loops[i].var || c->loops[i].extent <= 1)
-                continue;
-            int j = n++;
-            for (; j > 0 && terms[j - 1].coef > size; j--)
-                terms[j] = terms[j - 1];
-            terms[j].coef = size;
-            terms[j].span = (__int128)size * (c->loops[i].extent - 1);
-        }
-    }
-    __int128 smaller = 0;
-    for (int i = 0; i < n; i++) {
-        if (terms[i].coef <= smaller)
-            return false;
-        smaller += terms[i].span;
-    }
-    return true;
+    return kind == FX_LOOP_PARALLEL ? "parallel" : kind == FX_LOOP_VECTOR ? "vector" : "serial";
 }
 
-/* Iterations of a parallel loop may run at once, so no two may write one element. */
 static void check_store(check *c, const fx_stmt *s)
 {
     check_affine(c, &s->index, "an index");
@@ -599,12 +576,6 @@ static void check_store(check *c, const fx_stmt *s)
         bad(c, "a store is to '%s', which is only read", b->name);
     if (s->value && s->value->dtype != b->dtype)
         bad(c, "a store of %s is to '%s' of %s", fx_dtype_short(s->value->dtype), b->name, fx_dtype_short(b->dtype));
-    for (int i = 0; i < c->n_loops; i++) {
-        if (c->loops[i].kind != FX_LOOP_PARALLEL || c->loops[i].extent <= 1)
-            continue;
-        if (!depends_on(&s->index, c->loops[i].var) || !tells_apart(c, &s->index, i))
-            bad(c, "iterations of the parallel loop v%d store to the same elements of '%s'", c->loops[i].var, b->name);
-    }
 }
 
 static bool same_affine(const fx_affine *a, const fx_affine *b)
@@ -618,40 +589,160 @@ static bool same_affine(const fx_affine *a, const fx_affine *b)
     return true;
 }
 
-static void find_stores(const fx_stmt *s, const fx_stmt **stores, int *n, int max)
+/* ---- races: iterations of a parallel or vector loop may run at once ------------------------------------------------- */
+
+/* A variable of the question whether two accesses can meet: coef * x, lo <= x <= hi, perhaps x != 0. */
+typedef struct term {
+    int64_t coef, lo, hi;
+    bool not_zero;
+    __int128 rest_lo, rest_hi; /* what the terms behind this one can add up to */
+} term;
+
+/* Whether sum(coef * x) = d has a solution; terms are sorted, largest coefficient first, so that few values of each remain. When the
+ * budget is spent nothing is claimed. */
+static bool solvable(const term *t, int n, __int128 d, int *budget)
+{
+    if (n == 0)
+        return d == 0;
+    for (int64_t x = t->lo; x <= t->hi; x++) {
+        __int128 left = d - (__int128)t->coef * x;
+        if (left < t->rest_lo || left > t->rest_hi) {
+            /* Jump to the first value that leaves enough for the others. */
+            __int128 far = t->coef > 0 ? left - t->rest_hi : t->rest_lo - left, size = t->coef > 0 ? t->coef : -(__int128)t->coef;
+            if (far <= 0)
+                return false;
+            __int128 skip = (far - 1) / size;
+            if (skip > t->hi - x)
+                return false;
+            x += (int64_t)skip;
+            continue;
+        }
+        if (--*budget < 0)
+            return false;
+        if (!(t->not_zero && x == 0) && solvable(t + 1, n - 1, left, budget))
+            return true;
+    }
+    return false;
+}
+
+typedef struct loops {
+    struct { int var; int64_t extent; } loop[64];
+    int n, at;               /* loop[at] is the parallel one; those before it stand still */
+    const fx_stmt *stores[64];
+    int n_stores;
+    const fx_stmt *stmt;
+} loops;
+
+static int64_t coef_of(const fx_affine *a, int var)
+{
+    for (int i = 0; i < a->n; i++) {
+        if (a->var[i] == var)
+            return a->coef[i] == INT64_MIN ? INT64_MAX : a->coef[i];
+    }
+    return 0;
+}
+
+/* Whether index a in one iteration and index b in another one can be the same element. */
+static bool can_meet(const loops *l, const fx_affine *a, const fx_affine *b)
+{
+    term t[2 * 64];
+    int n = 0, budget = 20000;
+    for (int i = 0; i < l->n; i++) {
+        int64_t ca = coef_of(a, l->loop[i].var), cb = coef_of(b, l->loop[i].var), last = l->loop[i].extent - 1;
+        if (last < 0 || llabs(ca) > INT64_MAX / 4 || llabs(cb) > INT64_MAX / 4)
+            return false; /* never runs, or runs out of bounds, which is told elsewhere */
+        if (i < l->at) {
+            if (ca != cb)
+                t[n++] = (term){.coef = ca - cb, .hi = last};
+        } else if (ca == cb) {
+            if (ca != 0)
+                t[n++] = (term){.coef = ca, .lo = -last, .hi = last, .not_zero = i == l->at};
+        } else {
+            if (ca != 0)
+                t[n++] = (term){.coef = ca, .hi = last};
+            if (cb != 0)
+                t[n++] = (term){.coef = -cb, .hi = last};
+        }
+    }
+    for (int i = 1; i < n; i++) {
+        for (int j = i; j > 0 && llabs(t[j - 1].coef) < llabs(t[j].coef); j--) {
+            term swapped = t[j];
+            t[j] = t[j - 1];
+            t[j - 1] = swapped;
+        }
+    }
+    __int128 lo = 0, hi = 0;
+    for (int i = n - 1; i >= 0; i--) {
+        __int128 x = (__int128)t[i].coef * t[i].lo, y = (__int128)t[i].coef * t[i].hi;
+        t[i].rest_lo = lo;
+        t[i].rest_hi = hi;
+        lo += x < y ? x : y;
+        hi += x < y ? y : x;
+    }
+    return solvable(t, n, (__int128)b->base - a->base, &budget);
+}
+
+static void find_stores(loops *l, const fx_stmt *s)
 {
     for (; s; s = s->next) {
-        if (s->kind == FX_ST_STORE && *n < max)
-            stores[(*n)++] = s;
+        if (s->kind == FX_ST_STORE && l->n_stores < 64)
+            l->stores[l->n_stores++] = s;
+        if (s->kind == FX_ST_LOOP && l->n < 64) {
+            l->loop[l->n].var = s->var;
+            l->loop[l->n++].extent = s->extent;
+        }
         if (s->kind == FX_ST_LOOP || s->kind == FX_ST_IF)
-            find_stores(s->body, stores, n, max);
+            find_stores(l, s->body);
     }
 }
 
-static void check_load_races(check *c, const fx_sexpr *e, const fx_stmt *const *stores, int n, int var, int depth)
+static void check_load_races(check *c, const loops *l, const fx_sexpr *e, int depth)
 {
     if (!e || depth > 400)
         return;
-    for (int i = 0; e->op == FX_S_LOAD && i < n; i++) {
-        if (stores[i]->buf == e->buf && !same_affine(&stores[i]->index, &e->index)) {
-            bad(c, "the parallel loop v%d loads elements of '%s' that other iterations may store", var, buf_name(c, e->buf));
+    for (int i = 0; e->op == FX_S_LOAD && i < l->n_stores; i++) {
+        if (l->stores[i]->buf == e->buf && can_meet(l, &l->stores[i]->index, &e->index)) {
+            bad(c, "the %s loop v%d loads elements of '%s' that other iterations store", loop_kind(l->stmt->loop), l->stmt->var,
+                buf_name(c, e->buf));
             return;
         }
     }
     for (int i = 0; i < fx_sop_arity(e->op); i++)
-        check_load_races(c, e->arg[i], stores, n, var, depth + 1);
+        check_load_races(c, l, e->arg[i], depth + 1);
 }
 
-static void check_races(check *c, const fx_stmt *s, const fx_stmt *const *stores, int n, int var)
+static void check_races(check *c, const loops *l, const fx_stmt *s)
 {
     for (; s; s = s->next) {
         if (s->kind == FX_ST_STORE || s->kind == FX_ST_LOCAL || s->kind == FX_ST_SET)
-            check_load_races(c, s->value, stores, n, var, 0);
+            check_load_races(c, l, s->value, 0);
         if (s->kind == FX_ST_LOOP || s->kind == FX_ST_IF)
-            check_races(c, s->body, stores, n, var);
+            check_races(c, l, s->body);
         if (s->kind == FX_ST_CALL)
-            bad(c, "a kernel is called in the parallel loop v%d", var);
+            bad(c, "a kernel is called in the %s loop v%d", loop_kind(l->stmt->loop), l->stmt->var);
     }
+}
+
+/* The loop just entered, c->loops[n - 1], around s->body. Indices must be sound, so this follows the other checks. */
+static void check_parallel(check *c, const fx_stmt *s)
+{
+    loops l = {.stmt = s, .at = c->n_loops - 1};
+    for (int i = 0; i < c->n_loops; i++) {
+        l.loop[l.n].var = c->loops[i].var;
+        l.loop[l.n++].extent = c->loops[i].extent;
+    }
+    find_stores(&l, s->body);
+    for (int i = 0; i < l.n_stores; i++) {
+        for (int k = 0; k <= i; k++) {
+            const fx_stmt *a = l.stores[i], *b = l.stores[k];
+            /* An index without the loop's variable meets itself at once. */
+            if (a->buf == b->buf && ((a == b && coef_of(&a->index, s->var) == 0) || can_meet(&l, &a->index, &b->index))) {
+                bad(c, "iterations of the %s loop v%d store to the same elements of '%s'", loop_kind(s->loop), s->var, buf_name(c, a->buf));
+                return;
+            }
+        }
+    }
+    check_races(c, &l, s->body);
 }
 
 static void check_stmts(check *c, const fx_stmt *s, int depth);
@@ -672,13 +763,10 @@ static void check_loop(check *c, const fx_stmt *s, int depth)
     c->loops[c->n_loops].extent = s->extent;
     c->loops[c->n_loops++].kind = s->loop;
     c->parallel_depth += s->loop == FX_LOOP_PARALLEL;
-    if (s->loop == FX_LOOP_PARALLEL && s->extent > 1 && depth < 40) {
-        const fx_stmt *stores[64];
-        int n = 0;
-        find_stores(s->body, stores, &n, 64);
-        check_races(c, s->body, stores, n, s->var);
-    }
+    int before = c->findings;
     check_stmts(c, s->body, depth + 1);
+    if (s->loop != FX_LOOP_SERIAL && s->extent > 1 && c->findings == before)
+        check_parallel(c, s);
     c->parallel_depth -= s->loop == FX_LOOP_PARALLEL;
     c->n_loops--;
 }

@@ -162,6 +162,10 @@ static bool writes_slices(const fx_build *b, const fx_node *n)
 {
     if (n->opcode != FX_CALL_FUNCTION || b->root[n->id] != n || n->type->rank != 4)
         return false;
+    /* Matrix products write dense rows of their last dim, not of channels, even where a pointwise tail is the group's root. */
+    const fx_node *anchor = b->group[n->id].anchor ? b->group[n->id].anchor : n;
+    if (anchor->op->cls == FX_CLASS_CONTRACTION && anchor->op->id != FX_OP_convolution)
+        return false;
     switch (n->op->cls) {
     case FX_CLASS_POINTWISE:
     case FX_CLASS_CONTRACTION:

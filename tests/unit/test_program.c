@@ -136,7 +136,7 @@ static const struct {
      "iterations of the parallel loop v0 store to the same elements of 'pad'"},
     {"pad[12*v0 + 2*v1 + v2] = t0:f32", "pad[10*v0 + 2*v1 + v2] = t0:f32",
      "iterations of the parallel loop v0 store to the same elements of 'pad'"},
-    {"= t0:f32\n", "= pad[12*v0 + 2*v1 - v2 + 1]\n", "the parallel loop v0 loads elements of 'pad' that other iterations may store"},
+    {"= t0:f32\n", "= pad[12*v0 + 2*v1 - v2 + 1]\n", "the vector loop v2 loads elements of 'pad' that other iterations store"},
     {"x=pad, w=", "x=conv, w=", "call conv writes elements of 'conv' that it still reads as x"},
     {"b=conv_bias, r=null, y=conv", "b=conv_bias, r=conv+2, y=conv", "expected rs_n > 0, got 0"},
     {"for v1 in 6 \"w\"", "for v0 in 6 \"w\"", "v0 is the variable of two loops"},

@@ -123,6 +123,13 @@ static const struct {
      "%b = call_function[aten.adaptive_avg_pool2d.default](%x, [5, 4])\n"
      "%cat = call_function[aten.cat.default]([%m, %b_pad], 1)\n"
      "%half = call_function[aten.slice.Tensor](%cat, 1, 3, 9, 2)\n%r = call_function[aten.relu.default](%half)\noutput((%r, %a))\n"},
+    {"a linear map over four dims, concatenated",
+     "parameter w : f32[4, 1] = all 0.0\nparameter c : f32[2, 2, 3, 3] = all 0.0\n"
+     "%x : f32[1, 2, 7, 1] = placeholder[x]\n%w : f32[4, 1] = get_attr[w]\n%c : f32[2, 2, 3, 3] = get_attr[c]\n"
+     "%l = call_function[aten.linear.default](%x, %w, None)\n%a = call_function[aten.relu.default](%l)\n"
+     "%y = call_function[aten.conv2d.default](%a, %c, None, [1, 1], [1, 1], [1, 1], 1)\n"
+     "%z = call_function[aten.add.Tensor](%y, %a, alpha=1)\n"
+     "%cat = call_function[aten.cat.default]([%a, %z], 1)\noutput((%cat,))\n"},
     {"linear, softmax, layer norm",
      "parameter w : f32[10, 12] = all 0.0\nparameter b : f32[10] = all 0.0\nparameter g : f32[10] = all 0.0\n"
      "%x : f32[3, 5, 12] = placeholder[x]\n%w : f32[10, 12] = get_attr[w]\n%b : f32[10] = get_attr[b]\n%g : f32[10] = get_attr[g]\n"
