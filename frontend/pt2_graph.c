@@ -209,13 +209,11 @@ static fx_status check_names(fx_pt2 *p, const fx_node *n, const call *c)
     return FX_OK;
 }
 
-static fx_status report_training(fx_pt2 *p, const char *target)
+static void report_training(fx_pt2 *p, const char *target)
 {
     enum { MANY = 16 };
     if (++p->n_training <= MANY)
-        fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc,
-                "%s is in training mode: call model.eval() before torch.export.export", target);
-    return FX_OK;
+        fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%s is in training mode: call model.eval() before torch.export.export", target);
 }
 
 /* What the node is called when the file's own name is missing (before schema 8.9): as its only tensor. */
@@ -248,7 +246,7 @@ static fx_status read_node(fx_pt2_scope *s, const fx_value *node)
     call c;
     FX_TRY(read_call(s, inputs, target, &c));
     if (c.training)
-        FX_TRY(report_training(p, target));
+        report_training(p, target);
     fx_node *n = fx_node_new(s->g, FX_CALL_FUNCTION, target, fx_arg_seq(p->ctx, FX_ARG_TUPLE, (int)c.n_positional, c.positional),
                              fx_arg_dict(p->ctx, (int)c.n_keyword, c.keys, c.keyword), (int)c.operands.n, c.operands.nodes, name);
     n->loc = p->r.loc;
