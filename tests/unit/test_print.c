@@ -308,6 +308,42 @@ START_TEST(flops_of_nodes)
 }
 END_TEST
 
+/* Memory that runs out after so many requests. */
+static size_t requests_left;
+
+static void *scarce(void *user, size_t size)
+{
+    (void)user;
+    if (requests_left == 0)
+        return NULL;
+    requests_left--;
+    return calloc(1, size);
+}
+
+static void give_back(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+
+START_TEST(running_out_of_memory_is_an_error)
+{
+    bool done = false;
+    for (size_t n = 1; !done; n++) {
+        ck_assert_uint_lt(n, 5000);
+        requests_left = n;
+        fx_context *c = fx_context_create_with(scarce, give_back, NULL);
+        if (!c)
+            continue;
+        fx_graph *g = NULL;
+        fx_status st = fx_graph_parse(c, "test", all, strlen(all), &g);
+        ck_assert_msg(st == FX_OK || st == FX_ERR_NOMEM, "%s", fx_diag_get(c, 0)->message);
+        done = st == FX_OK;
+        fx_context_free(c);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("print");
@@ -319,6 +355,7 @@ int main(void)
     tcase_add_loop_test(t, mistakes_have_line_and_column, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
     tcase_add_test(t, no_bytes_harm_the_parser);
     tcase_add_test(t, deep_nesting_is_refused);
+    tcase_add_test(t, running_out_of_memory_is_an_error);
     tcase_add_test(t, table_counts_and_aligns);
     tcase_add_test(t, dot_labels_are_escaped);
     tcase_add_loop_test(t, flops_of_nodes, 0, (int)(sizeof counted / sizeof counted[0]));

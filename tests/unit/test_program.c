@@ -418,6 +418,44 @@ START_TEST(running_gives_the_numbers)
 }
 END_TEST
 
+/* Memory that runs out after so many requests. */
+static size_t requests_left;
+
+static void *scarce(void *user, size_t size)
+{
+    (void)user;
+    if (requests_left == 0)
+        return NULL;
+    requests_left--;
+    return calloc(1, size);
+}
+
+static void give_back(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+
+START_TEST(running_out_of_memory_is_an_error)
+{
+    bool done = false;
+    for (size_t n = 1; !done; n++) {
+        ck_assert_uint_lt(n, 5000);
+        requests_left = n;
+        fx_context *c = fx_context_create_with(scarce, give_back, NULL);
+        if (!c)
+            continue;
+        fx_program *g = NULL;
+        fx_status st = fx_program_parse(c, "test", good, strlen(good), &g);
+        if (st == FX_OK)
+            st = fx_program_verify(g, true, "test");
+        ck_assert_msg(st == FX_OK || st == FX_ERR_NOMEM, "%s", fx_diag_get(c, 0)->message);
+        done = st == FX_OK;
+        fx_context_free(c);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("program");
@@ -429,6 +467,7 @@ int main(void)
     tcase_add_loop_test(t, mistakes_have_line_and_column, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
     tcase_add_test(t, no_bytes_harm_the_parser);
     tcase_add_test(t, deep_nesting_is_refused);
+    tcase_add_test(t, running_out_of_memory_is_an_error);
     tcase_add_test(t, affine_expressions_merge_sort_and_cancel);
     tcase_add_test(t, names_become_unique_identifiers);
     tcase_add_test(t, kernel_table_is_complete);
