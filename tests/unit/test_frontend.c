@@ -325,6 +325,7 @@ static const struct {
     {"training", NULL, NULL, NULL, FX_ERR_UNSUPPORTED, "aten.batch_norm.default is in training mode"},
     {"mutation", NULL, NULL, NULL, FX_ERR_UNSUPPORTED, "changes its buffer 'state'"},
     {"input_mutation", NULL, NULL, NULL, FX_ERR_UNSUPPORTED, "changes its input 'x'"},
+    {"old/torch-2.8.0", NULL, NULL, NULL, FX_ERR_UNSUPPORTED, "torch 2.8.0+cu128 pickled the weights"},
     {"counter", "models/model.json", "\"major\": 8", "\"major\": 9", FX_ERR_UNSUPPORTED, "expected export schema 8, got 9."},
     {"counter", "models/model.json", "\"major\": 8", "\"major\": 7", FX_ERR_UNSUPPORTED, "save again with torch"},
     {"counter", "archive_format", "pt2", "pt3", FX_ERR_FORMAT, "archive_format 'pt2', got 'pt3'"},
