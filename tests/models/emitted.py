@@ -146,11 +146,13 @@ class Net:
         return outputs, int(numpy.flatnonzero(touched)[-1]) + 1 if touched.any() else 0
 
 
-def deepest_stack(folder, sizes, compiler="gcc"):
-    """Bytes of stack of the deepest chain of calls from net_run, by gcc's -fcallgraph-info=su."""
+STACK_FLAGS = ["-fcallgraph-info=su"]  # for build(), with gcc, before deepest_stack()
+
+
+def deepest_stack(folder):
+    """Bytes of stack of the deepest chain of calls from net_run, by the call graph that gcc wrote when building."""
     folder = pathlib.Path(folder)
-    command([compiler, "-std=c99", "-O2", *sizes["cflags"].split(), "-fPIC", "-fcallgraph-info=su", "-c", "-o", "stack.o", "net.c"], cwd=folder)
-    text = next(folder.glob("*.ci")).read_text()
+    text = next(folder.glob("*-net.ci")).read_text()
     frames = {t: int(n) for t, n in re.findall(r'node: { title: "([^"]*)" label: "[^"]*\\n(\d+) bytes \((?:static|dynamic,bounded)\)', text)}
     if "(dynamic)" in text:
         raise Failed("emitted code uses a stack frame of unknown size")

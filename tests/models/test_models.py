@@ -33,6 +33,15 @@ def model(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     exported.folder = folder
     exported.sizes = emitted.emit(exported.path, folder)
+    nets = {}
+
+    def net(compiler):
+        if compiler not in nets:
+            flags = emitted.STACK_FLAGS if compiler == "gcc" else []
+            nets[compiler] = emitted.Net(emitted.build(folder, exported.sizes, compiler, f"{compiler}.so", flags), folder / "net.bin")
+        return nets[compiler]
+
+    exported.net = net
     yield exported
     for f in folder.iterdir():
         if f.is_file():
@@ -41,7 +50,7 @@ def model(request, tmp_path_factory):
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_equals_eager(model, compiler):
-    net = emitted.Net(emitted.build(model.folder, model.sizes, compiler, f"{compiler}.so"), model.folder / "net.bin")
+    net = model.net(compiler)
     assert net.arena_size == model.sizes["arena_size"]
     assert net.weights_size == model.sizes["weights_size"] == (model.folder / "net.bin").stat().st_size
     for x, y in zip(model.inputs, model.outputs):
@@ -60,12 +69,12 @@ def test_source_is_small(model):
 
 
 def test_stack_bound_holds(model):
-    net = emitted.Net(emitted.build(model.folder, model.sizes, "gcc", "gcc.so"), model.folder / "net.bin")
-    assert emitted.deepest_stack(model.folder, model.sizes) <= net.stack_size
+    net = model.net("gcc")
+    assert 0 < emitted.deepest_stack(model.folder) <= net.stack_size
 
 
 def test_linked_runtime_equals_standalone(model, tmp_path):
-    net = emitted.Net(emitted.build(model.folder, model.sizes, "gcc", "gcc.so"), model.folder / "net.bin")
+    net = model.net("gcc")
     sizes = emitted.emit(model.path, tmp_path, "--link-runtime")
     so = emitted.build(tmp_path, sizes, "gcc", flags=["-I", str(emitted.ROOT / "include")], link=[emitted.libfxrt(), "-fopenmp"])
     linked = emitted.Net(so, tmp_path / "net.bin")
