@@ -486,6 +486,43 @@ START_TEST(kernels_are_pasted)
 }
 END_TEST
 
+/* NET_STACK_SIZE against what compilers report. All frames of the file together: more than any chain of calls. */
+START_TEST(stack_is_bounded)
+{
+    static const struct { const char *target, *flags; } targets[] = {{"generic", ""}, {"x86_64-avx2", "-mavx2 -mfma"},
+        {"x86_64-avx512", "-mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx2 -mfma"}};
+    static const char *const compilers[] = {"gcc", "clang"}, *const levels[] = {"-O1", "-O3"};
+    fx_tensor in, out;
+    conv_golden(&in, &out);
+    fx_program *p = conv_program(targets[_i].target, "conv", wsrc, bsrc);
+    size_t n;
+    fx_file *files;
+    fx_emit_options o = {.prefix = "net"};
+    ck_assert_int_eq(fx_emit_c(p, &o, &n, &files), FX_OK);
+    write_files(n, files);
+    unsigned long long bound = strtoull(strstr(file(n, files, "net.h")->data, "STACK_SIZE ") + 11, NULL, 10), most = 0;
+    for (int k = 0; k < 4; k++) {
+        if (run("%s --version >/dev/null 2>&1", compilers[k / 2]) != 0)
+            continue;
+        ck_assert_int_eq(run("cd %s && %s -std=c99 %s %s -fstack-usage -c net.c", folder, compilers[k / 2], levels[k % 2], targets[_i].flags), 0);
+        char path[300], line[500];
+        snprintf(path, sizeof path, "%s/net.su", folder);
+        FILE *f = fopen(path, "r");
+        ck_assert_ptr_nonnull(f);
+        unsigned long long sum = 0, one;
+        while (fgets(line, sizeof line, f)) {
+            ck_assert_msg(strstr(line, "static") || strstr(line, "bounded"), "%s", line);
+            ck_assert_int_eq(sscanf(line, "%*s %llu", &one), 1);
+            sum += one;
+        }
+        fclose(f);
+        most = sum > most ? sum : most;
+        ck_assert_msg(sum <= bound, "%s %s %s: %llu of %llu", compilers[k / 2], levels[k % 2], targets[_i].target, sum, bound);
+    }
+    ck_assert_msg(bound < 3 * most + 1024, "%llu is much more than %llu", bound, most);
+}
+END_TEST
+
 START_TEST(init_and_run_check_their_arguments)
 {
     static const char *text =
@@ -790,6 +827,7 @@ int main(void)
     tcase_add_test(t, integer_expressions);
     tcase_add_test(t, statements_and_weights);
     tcase_add_loop_test(t, kernels_are_pasted, 0, 2);
+    tcase_add_loop_test(t, stack_is_bounded, 0, 3);
     tcase_add_test(t, init_and_run_check_their_arguments);
     tcase_add_test(t, any_name_inside_compiles);
     tcase_add_test(t, any_model_name_compiles);
