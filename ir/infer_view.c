@@ -17,7 +17,7 @@ static fx_dim product(fx_context *ctx, const fx_dim *d, int n)
 static fx_status infer_minus_one(const fx_infer *c, const fx_type *x, const fx_dim *dims, int n, int at, fx_dim *out)
 {
     bool used[FX_MAX_RANK] = {false};
-    fx_dim total = fx_dim_of(1), rest = fx_dim_of(1);
+    fx_dim total = fx_dim_of(1), numbers = fx_dim_of(1), rest = fx_dim_of(1);
     for (int i = 0; i < n; i++) {
         if (i == at)
             continue;
@@ -29,16 +29,21 @@ static fx_status infer_minus_one(const fx_infer *c, const fx_type *x, const fx_d
         else
             rest = fx_dim_mul(c->ctx, rest, dims[i]);
     }
-    for (int k = 0; k < x->rank; k++)
+    for (int k = 0; k < x->rank; k++) {
+        fx_dim *into = x->dims[k].sym ? &total : &numbers;
         if (!used[k])
-            total = fx_dim_mul(c->ctx, total, x->dims[k]);
+            *into = fx_dim_mul(c->ctx, *into, x->dims[k]);
+    }
     if (rest.sym)
         return fx_infer_refuse(c, "a size of -1 beside the symbolic sizes of %s is not supported", fx_infer_text(c, x));
     if (rest.value == 0)
         return fx_infer_fail(c, "a size of -1 beside a size of 0 is not defined");
-    if (!total.sym && total.value % rest.value)
+    if (!total.sym && numbers.value % rest.value)
         return fx_infer_fail(c, "%s does not divide into pieces of %" PRId64 " elements", fx_infer_text(c, x), rest.value);
-    *out = fx_dim_floordiv(c->ctx, total, rest.value);
+    if (numbers.value % rest.value == 0)
+        *out = fx_dim_mul(c->ctx, total, fx_dim_of(numbers.value / rest.value));
+    else
+        *out = fx_dim_floordiv(c->ctx, fx_dim_mul(c->ctx, total, numbers), rest.value);
     return FX_OK;
 }
 
