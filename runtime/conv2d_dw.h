@@ -13,6 +13,7 @@
 typedef struct fxrt_dw_block {
     int iy, ix;               /* input row and column of the first tap */
     int first_row, last_row;  /* kernel rows that fall inside the image */
+    int first_col, last_col;  /* columns from ix on that do */
     int pixels;               /* pixels of the seven that exist */
     float *y;
     const float *r;
@@ -38,14 +39,14 @@ FXRT_INLINE void fxrt_dw_end(const fxrt_conv2d_desc *d, fxrt_v acc, float *y, co
 FXRT_INLINE void fxrt_dw_channels(const int kw, const int sw, const int inside, const int full, const fxrt_conv2d_desc *d,
                                   const float *x, const float *w, ptrdiff_t w_tap, fxrt_v bias, const fxrt_dw_block *k, int c, int n)
 {
-    const fxrt_v zero = fxrt_v_set1(0.0f);
+    const int first_col = k->first_col, last_col = k->last_col;
     fxrt_v acc[FXRT_DW_PIXELS];
 #define FXRT_DW_BEGIN(p) acc[p] = bias;
     FXRT_DW_EACH(FXRT_DW_BEGIN)
 #undef FXRT_DW_BEGIN
+#define FXRT_DW_INSIDE(column) (inside || ((column) >= first_col && (column) < last_col))
 #define FXRT_DW_LOAD(column)                                                                                            \
-    (!inside && (unsigned)(k->ix + (column)) >= (unsigned)d->iw ? zero                                                  \
-     : full ? fxrt_v_load(in + (ptrdiff_t)(column) * d->xs_w) : fxrt_v_load_n(in + (ptrdiff_t)(column) * d->xs_w, n))
+    (full ? fxrt_v_load(in + (ptrdiff_t)(column) * d->xs_w) : fxrt_v_load_n(in + (ptrdiff_t)(column) * d->xs_w, n))
     for (int row = k->first_row; row < k->last_row; row++) {
         const float *in = x + ((ptrdiff_t)(k->iy + row * d->dh) * d->xs_h + (ptrdiff_t)k->ix * d->xs_w + c);
         const float *wr = w + ((ptrdiff_t)row * d->kw * w_tap + c);
@@ -59,7 +60,7 @@ FXRT_INLINE void fxrt_dw_channels(const int kw, const int sw, const int inside, 
     if (t < kw && j >= t && (j - t) % sw == 0 && (j - t) / sw < FXRT_DW_PIXELS)                                         \
         acc[(j - t) / sw % FXRT_DW_PIXELS] = fxrt_v_fma(v, wv[t], acc[(j - t) / sw % FXRT_DW_PIXELS]);
 #define FXRT_DW_COLUMN(j)                                                                                               \
-    if (j < (FXRT_DW_PIXELS - 1) * sw + kw) {                                                                           \
+    if (j < (FXRT_DW_PIXELS - 1) * sw + kw && FXRT_DW_INSIDE(j)) {                                                                        \
         const fxrt_v v = FXRT_DW_LOAD(j);                                                                               \
         FXRT_DW_TAP(j, 0) FXRT_DW_TAP(j, 1) FXRT_DW_TAP(j, 2) FXRT_DW_TAP(j, 3) FXRT_DW_TAP(j, 4) FXRT_DW_TAP(j, 5)     \
         FXRT_DW_TAP(j, 6)                                                                                               \
@@ -70,13 +71,16 @@ FXRT_INLINE void fxrt_dw_channels(const int kw, const int sw, const int inside, 
         } else {
             for (int t = 0; t < d->kw; t++) {
                 const fxrt_v wv = fxrt_v_load(wr + t * w_tap);
-#define FXRT_DW_PIXEL(p) acc[p] = fxrt_v_fma(FXRT_DW_LOAD(p * d->sw + t * d->dw), wv, acc[p]);
+#define FXRT_DW_PIXEL(p)                                                                                                \
+    if (FXRT_DW_INSIDE(p * d->sw + t * d->dw))                                                                          \
+        acc[p] = fxrt_v_fma(FXRT_DW_LOAD(p * d->sw + t * d->dw), wv, acc[p]);
                 FXRT_DW_EACH(FXRT_DW_PIXEL)
 #undef FXRT_DW_PIXEL
             }
         }
     }
 #undef FXRT_DW_LOAD
+#undef FXRT_DW_INSIDE
     float *y = k->y + c;
     const float *r = k->r ? k->r + c : NULL;
 #define FXRT_DW_END(p)                                                                                                  \
@@ -110,6 +114,8 @@ FXRT_INLINE void fxrt_dw_row(const int kw, const int sw, const fxrt_conv2d_desc 
         k.last_row--;
     for (int ox = 0; ox < d->ow; ox += FXRT_DW_PIXELS) {
         k.ix = ox * d->sw - d->pw;
+        k.first_col = -k.ix;
+        k.last_col = d->iw - k.ix;
         k.pixels = d->ow - ox;
         k.y = y + (ptrdiff_t)ox * d->ys_w;
         k.r = r ? r + (ptrdiff_t)ox * d->rs_w : NULL;
