@@ -16,7 +16,8 @@ typedef struct value {
     fx_node *current;        /* the node that holds its value as of `version` */
     unsigned version;
     unsigned writes;         /* roots: how often the tree was written to */
-    fx_node *written;        /* roots: the member whose current value the root has not seen yet */
+    fx_node *written;        /* roots: the member written to last, if the root has not seen it yet */
+    bool unseen;             /* written to, and the root has not seen it: then `current` is what its own views show */
 } value;
 
 typedef struct state {
@@ -42,48 +43,58 @@ static fx_node *again(state *s, const fx_node *view, fx_node *base)
     return n;
 }
 
-/* The value of a member, by views taken again of the root or, if results are kept, of the nearest ancestor of that version. */
-static fx_node *take_down(state *s, fx_node *tensor, unsigned version, bool keep)
+/* The value of a member, by views taken again of the nearest ancestor that has one; these values are kept as those of `version`. */
+static fx_node *take_down(state *s, fx_node *tensor, unsigned version)
 {
     fx_node **chain = NULL;
     size_t n = 0, cap = 0;
-    while (of(s, tensor)->parent && (!keep || of(s, tensor)->version != version)) {
+    while (of(s, tensor)->parent && of(s, tensor)->version != version) {
         FX_PUSH(s->l->scratch, chain, n, cap) = tensor;
         tensor = of(s, tensor)->parent;
     }
     fx_node *now = of(s, tensor)->current;
     while (n-- > 0 && s->status == FX_OK) {
         now = again(s, chain[n], now);
-        if (keep) {
-            of(s, chain[n])->current = now;
-            of(s, chain[n])->version = version;
-        }
+        of(s, chain[n])->current = now;
+        of(s, chain[n])->version = version;
     }
     return now;
 }
 
-/* The value a member had before the writes the root has not seen. */
-static fx_node *old_value(state *s, fx_node *tensor)
+/* The value a member had before the write to one of its views that is being put back. */
+static fx_node *value_before(state *s, fx_node *tensor)
 {
-    return take_down(s, tensor, 0, false);
+    fx_node **chain = NULL;
+    size_t n = 0, cap = 0;
+    while (of(s, tensor)->parent && !of(s, tensor)->unseen) {
+        FX_PUSH(s->l->scratch, chain, n, cap) = tensor;
+        tensor = of(s, tensor)->parent;
+    }
+    fx_node *now = of(s, tensor)->current;
+    while (n-- > 0 && s->status == FX_OK)
+        now = again(s, chain[n], now);
+    return now;
 }
 
-/* Brings the root up to date: the written member is put back, view by view. */
+/* Brings the root up to date: the written member is put back, view by view. Members on the way may have been written before: a
+ * member is written without the root being brought up to date only if its value comes from the member written last, its ancestor. */
 static void settle(state *s, fx_node *root)
 {
     value *r = of(s, root);
     fx_node *member = r->written;
     r->written = NULL;
+    of(s, root)->unseen = false;
     if (!member || member == root)
         return;
     fx_node *now = of(s, member)->current;
     while (member != root && s->status == FX_OK) {
         fx_node *parent = of(s, member)->parent;
-        fx_node *base = fx_view_is_part(member) ? old_value(s, parent) : now;
+        fx_node *base = fx_view_is_part(member) ? value_before(s, parent) : now;
         fx_rw w = fx_rw_at(s->l, s->at);
         now = fx_view_write(&w, member, base, now);
         if (s->status == FX_OK)
             s->status = w.status;
+        of(s, member)->unseen = false;
         member = parent;
         if (member != root) { /* the root still needs its old value for the next step */
             of(s, member)->current = now;
@@ -102,7 +113,7 @@ static fx_node *current(state *s, fx_node *tensor)
     settle(s, v->root);
     if (v->version == r->writes || s->status != FX_OK)
         return v->current;
-    return take_down(s, tensor, r->writes, true);
+    return take_down(s, tensor, r->writes);
 }
 
 /* Puts n into a tree, once its operands are those it sees. */
@@ -167,6 +178,7 @@ static fx_status write_in_place(state *s, fx_node *n, fx_node *tensor)
     v->current = result;
     v->version = ++r->writes;
     r->written = tensor;
+    v->unseen = true;
     return FX_OK;
 }
 

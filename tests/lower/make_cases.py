@@ -230,6 +230,22 @@ def to_alias(x):
     return y
 
 
+def view_of_written_view(x):
+    y = x * 2
+    v = y[:, 1]
+    v.add_(1)
+    w = v[0:1]
+    w.mul_(10)
+    return y, v
+
+
+def number_into_part(x):
+    y = x * 2
+    v = y.view(-1)
+    y[1] = 3.0
+    return v, y
+
+
 def residual(x, w):
     y = F.conv2d(x, w, padding=1)
     y += x
@@ -243,7 +259,8 @@ INPLACE = [
     (split_read_after_base_write, [(2, 4)]), (written_twice, [(2, 3)]), (write_depends_on_sibling, [(2, 3)]),
     (reshape_that_copies, [(2, 3)]), (reshape_that_views, [(2, 2, 2)]), (contiguous_alias, [(2, 3)]), (contiguous_copy, [(2, 3)]),
     (dropout_alias, [(2, 3)]), (self_operand, [(2, 3)]), (detach_alias, [(2, 3)]), (clone_not_alias, [(2, 3)]),
-    (expand_read, [(2, 3)]), (squeeze_written, [(2, 3)]), (to_alias, [(2, 3)]), (residual, [(1, 2, 3, 3)], [(2, 2, 3, 3)]),
+    (expand_read, [(2, 3)]), (squeeze_written, [(2, 3)]), (to_alias, [(2, 3)]),
+    (view_of_written_view, [(2, 3)]), (number_into_part, [(2, 3)]), (residual, [(1, 2, 3, 3)], [(2, 2, 3, 3)]),
 ]
 
 # ---- composite ops ----
