@@ -513,6 +513,9 @@ fx_status fx_graph_run(fx_graph *g, size_t n_in, const fx_tensor *in, const fx_i
 
 void fx_graph_print(fx_text *t, const fx_graph *g);                   /* the .fx text: parses back to the byte */
 fx_status fx_graph_parse(fx_context *ctx, const char *file, const char *text, size_t size, fx_graph **out);
+/* After parsing: calls of known ops are normalised, types the text leaves out inferred, those it gives checked (FX_ERR_TYPE), the
+ * graph verified at its stage. So that a text may be written by hand. */
+fx_status fx_graph_complete(fx_graph *g);
 void fx_graph_print_table(fx_text *t, const fx_graph *g);             /* print_tabular with shapes, FLOPs, bytes, totals */
 void fx_graph_print_dot(fx_text *t, const fx_graph *g);
 void fx_arg_print(fx_text *t, const fx_arg *a, const fx_node *n);     /* operand numbers as %name of n's operands (n may be NULL) */

@@ -432,7 +432,7 @@ static fx_status parse_arg(parser *p, const fx_arg **out)
 /* Storages of tensors whose data the text does not have: to use it is an error, not a guess. */
 static fx_status missing_data(fx_storage *st)
 {
-    fx_loc loc = {.node = st->user};
+    fx_loc loc = {.file = st->user};
     return fx_fail(st->ctx, FX_ERR_UNSUPPORTED, &loc, "the text this graph was read from has no data for the tensor '%s', only a hash",
                    st->name ? st->name : "");
 }
@@ -586,7 +586,7 @@ static fx_status shared_storage(parser *p, const attr_line *a, size_t bytes, boo
         return FX_OK;
     }
     fx_storage *st = with_data ? fx_storage_new(p->ctx, bytes)
-                               : fx_storage_lazy(p->ctx, bytes, missing_data, NULL, NULL, a->path);
+                               : fx_storage_lazy(p->ctx, bytes, missing_data, NULL, (void *)(uintptr_t)p->lx.loc.file, a->path);
     if (old && old->data)
         memcpy(st->data, old->data, old->nbytes);
     p->shared[a->shared] = st;
@@ -633,7 +633,7 @@ static fx_status parse_attr(parser *p, bool is_parameter)
     else if (values)
         t->storage = fx_storage_new(p->ctx, bytes);
     else
-        t->storage = fx_storage_lazy(p->ctx, bytes, missing_data, NULL, NULL, a.path);
+        t->storage = fx_storage_lazy(p->ctx, bytes, missing_data, NULL, (void *)(uintptr_t)lx->loc.file, a.path);
     t->data = (char *)(t->storage->data ? t->storage->data : NULL) + (size_t)a.offset * size;
     if (values) {
         fx_tensor dense;
@@ -917,4 +917,43 @@ fx_status fx_graph_parse(fx_context *ctx, const char *file, const char *text, si
 {
     parse_args a = {ctx, file, text, size, out};
     return fx_protect(ctx, parse, &a);
+}
+
+/* ---- what a hand-written text leaves out ------------------------------------------------------------------------------------------- */
+
+static bool is_complex(const fx_type *t)
+{
+    return t && t->kind == FX_TYPE_TENSOR && (t->dtype == FX_C64 || t->dtype == FX_C128);
+}
+
+/* Whether inference has a say: complex numbers only pass through graphs, and symbolic sizes may be spelled in other ways. */
+static bool is_inferred(const fx_node *n)
+{
+    bool complex = is_complex(n->type);
+    for (int i = 0; i < n->n_operands; i++)
+        complex |= is_complex(n->operands[i].def->type);
+    return !complex && (!n->type || (n->type->kind == FX_TYPE_TENSOR && fx_type_is_static(n->type)));
+}
+
+static fx_status complete(void *arg)
+{
+    fx_graph *g = arg;
+    FX_FOR_NODES(g, n) {
+        const fx_type *given = n->type;
+        if (n->opcode == FX_CALL_FUNCTION && n->op) {
+            FX_TRY(fx_node_normalize(n));
+            n->type = given;
+        }
+        if (n->opcode == FX_OUTPUT || (n->opcode == FX_CALL_FUNCTION && !n->op) || !is_inferred(n))
+            continue;
+        FX_TRY(fx_node_infer(n));
+        if (given)
+            n->type = given;
+    }
+    return fx_graph_verify(g, g->stage, "reading");
+}
+
+fx_status fx_graph_complete(fx_graph *g)
+{
+    return fx_protect(g->ctx, complete, g);
 }

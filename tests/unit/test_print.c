@@ -278,6 +278,31 @@ START_TEST(dot_labels_are_escaped)
 }
 END_TEST
 
+/* Written by hand: types and defaults are left out. */
+START_TEST(graphs_are_completed)
+{
+    fx_graph *g = parsed("graph g\nparameter w : f32[4, 3] = all 0.5\n%x : f32[2, 3] = placeholder[x]\n%w = get_attr[w]\n"
+                         "%l = call_function[torch.ops.aten.linear.default](%x, %w)\n%v = call_function[aten.view.default](%l, size=[-1])\n"
+                         "output((%v,))\n");
+    ck_assert_msg(fx_graph_complete(g) == FX_OK, "%s", first_message());
+    ck_assert_int_eq(fx_graph_node(g, "l")->args->n, 3);
+    ck_assert_int_eq(fx_graph_node(g, "v")->type->dims[0].value, 8);
+    ck_assert_int_eq(fx_graph_node(g, "v")->kwargs->n, 0);
+    static const char *const bad[][2] = {
+        {"graph g\n%x : f32[2, 3] = placeholder[x]\n%y : f32[2, 4] = call_function[aten.relu.default](%x)\noutput((%y,))\n",
+         "expected f32[2, 3] by its arguments, but the model says f32[2, 4]"},
+        {"graph g\n%x : f32[2, 3] = placeholder[x]\n%y = call_function[aten.relu.default](%x, 1)\noutput((%y,))\n", "relu"},
+        {"graph g\n%x : f32[2, 3] = placeholder[x]\n%w = get_attr[w]\noutput((%w,))\n", "w"},
+        {"graph g\n%x : f32[2, 3] = placeholder[x]\n", "output"},
+    };
+    for (int i = 0; i < 4; i++) {
+        fx_diag_clear(ctx);
+        ck_assert_int_ne(fx_graph_complete(parsed(bad[i][0])), FX_OK);
+        ck_assert_msg(strstr(first_message(), bad[i][1]) != NULL, "expected '%s', got '%s'", bad[i][1], first_message());
+    }
+}
+END_TEST
+
 static const struct {
     const char *types, *call;
     int64_t flops;
@@ -356,6 +381,7 @@ int main(void)
     tcase_add_test(t, no_bytes_harm_the_parser);
     tcase_add_test(t, deep_nesting_is_refused);
     tcase_add_test(t, running_out_of_memory_is_an_error);
+    tcase_add_test(t, graphs_are_completed);
     tcase_add_test(t, table_counts_and_aligns);
     tcase_add_test(t, dot_labels_are_escaped);
     tcase_add_loop_test(t, flops_of_nodes, 0, (int)(sizeof counted / sizeof counted[0]));
