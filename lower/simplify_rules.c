@@ -29,6 +29,27 @@ static bool order_kept(int rank, const int64_t *sizes, const int64_t *dims)
 
 /* ---- views ---- */
 
+/* Decompositions flatten the rows of a linear layer and bring their dims back after it; it takes any dims as they are. */
+static bool linear_of_rows(fx_rw *w, fx_node *linear, int rank, const int64_t *sizes)
+{
+    const fx_node *rows = fx_node_input(linear, 0);
+    int64_t in[FX_MAX_RANK];
+    if (linear->n_uses != 1 || !fx_is_call(rows, FX_OP_view))
+        return false;
+    fx_node *x = fx_node_input(rows, 0);
+    if (fx_dims(x, in) != rank || rank < 2 || in[rank - 1] != fx_dim_size(rows, -1) || sizes[rank - 1] != fx_dim_size(linear, -1))
+        return false;
+    for (int i = 0; i < rank - 1; i++)
+        if (in[i] != sizes[i])
+            return false;
+    fx_call c = fx_rw_call(w, FX_OP_linear);
+    fx_call_node(&c, x);
+    fx_call_copy(&c, linear, 1);
+    fx_call_copy(&c, linear, 2);
+    fx_rw_become(w, &c);
+    return true;
+}
+
 static bool view(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
@@ -36,6 +57,8 @@ static bool view(fx_rw *w)
     int rank = fx_dims(w->at, sizes);
     if (becomes(w, x))
         return true;
+    if (fx_is_call(x, FX_OP_linear))
+        return linear_of_rows(w, x, rank, sizes);
     if (!fx_is_call(x, FX_OP_view))
         return false;
     fx_rw_view(w, fx_node_input(x, 0), rank, sizes, NULL);
