@@ -160,6 +160,7 @@ static fx_status write_in_place(state *s, fx_node *n, fx_node *tensor)
 
     const fx_type *type = tensor->type;
     n->target = fx_intern(ctx, n->op->name);
+    n->type = NULL;
     FX_TRY(fx_node_infer(n));
     if (n->type->kind != FX_TYPE_TENSOR || !fx_type_same_shape(n->type, type))
         return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "%s in place: the result does not have the sizes of the tensor written to",
