@@ -463,6 +463,8 @@ double fx_tensor_get(const fx_tensor *t, int64_t linear);
 void fx_tensor_set(fx_tensor *t, int64_t linear, double v);
 int64_t fx_tensor_get_int(const fx_tensor *t, int64_t linear);
 void fx_tensor_set_int(fx_tensor *t, int64_t linear, int64_t v);
+/* The header of a dense tensor's .npy; false when NumPy has no such element type (bfloat16). */
+bool fx_npy_header(fx_text *t, const fx_tensor *x);
 float fx_half_to_float(uint16_t h);
 uint16_t fx_float_to_half(float f);
 float fx_bf16_to_float(uint16_t h);

@@ -281,36 +281,42 @@ fx_status fx_npy_read(fx_context *ctx, const char *path, fx_tensor *out)
 
 /* ---- writing --------------------------------------------------------------------------------------------------------------- */
 
+/* Magic, version 1.0, and the dict padded so that the elements begin at a multiple of 64. */
+bool fx_npy_header(fx_text *t, const fx_tensor *x)
+{
+    fx_text dict;
+    const char *descr = NULL;
+    for (int i = 0; i < N_DESCRS; i++) {
+        if (descrs[i].dtype == x->dtype)
+            descr = descrs[i].descr;
+    }
+    if (!descr)
+        return false;
+    fx_text_init(&dict, t->arena);
+    fx_printf(&dict, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    for (int i = 0; i < x->rank; i++)
+        fx_printf(&dict, i ? ", %lld" : "%lld", (long long)x->sizes[i]);
+    fx_puts(&dict, x->rank == 1 ? ",), }" : "), }");
+    while ((10 + dict.size + 1) % 64 != 0)
+        fx_puts(&dict, " ");
+    fx_puts(&dict, "\n");
+    fx_putn(t, "\x93NUMPY\x01\x00", 8);
+    fx_putn(t, (char[]){(char)(dict.size & 255), (char)(dict.size >> 8)}, 2);
+    fx_putn(t, dict.data, dict.size);
+    return true;
+}
+
 static fx_status npy_write(void *arg)
 {
     npy_args *a = arg;
     fx_loc loc = {.file = fx_intern(a->ctx, a->path)};
     fx_tensor dense, t = *a->in;
+    fx_text head;
     FX_TRY(fx_tensor_touch(a->ctx, &t));
     FX_TRY(fx_tensor_contiguous(a->ctx, &t, &dense));
-    const char *descr = NULL;
-    for (int i = 0; i < N_DESCRS; i++) {
-        if (descrs[i].dtype == dense.dtype)
-            descr = descrs[i].descr;
-    }
-    if (!descr)
-        return fx_fail(a->ctx, FX_ERR_UNSUPPORTED, &loc, "NumPy has no element type for %s", fx_dtype_name(dense.dtype));
-
-    /* Magic, version 1.0, and the dict padded so that the elements begin at a multiple of 64. */
-    fx_text dict, head;
-    fx_text_init(&dict, fx_context_arena(a->ctx));
     fx_text_init(&head, fx_context_arena(a->ctx));
-    fx_printf(&dict, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
-    for (int i = 0; i < dense.rank; i++)
-        fx_printf(&dict, i ? ", %lld" : "%lld", (long long)dense.sizes[i]);
-    fx_puts(&dict, dense.rank == 1 ? ",), }" : "), }");
-    while ((10 + dict.size + 1) % 64 != 0)
-        fx_puts(&dict, " ");
-    fx_puts(&dict, "\n");
-    fx_putn(&head, "\x93NUMPY\x01\x00", 8);
-    fx_putn(&head, (char[]){(char)(dict.size & 255), (char)(dict.size >> 8)}, 2);
-    fx_putn(&head, dict.data, dict.size);
-
+    if (!fx_npy_header(&head, &dense))
+        return fx_fail(a->ctx, FX_ERR_UNSUPPORTED, &loc, "NumPy has no element type for %s", fx_dtype_name(dense.dtype));
     FILE *f = fopen(a->path, "wb");
     if (!f)
         return fx_fail(a->ctx, FX_ERR_IO, &loc, "cannot be written: %s", strerror(errno));

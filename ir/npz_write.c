@@ -1,47 +1,10 @@
 /* ir/npz_write.c: several tensors into one NumPy .npz (a zip of .npy entries, stored).
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <inttypes.h>
 #include <string.h>
 
 #include <minizip/zip.h>
 
 #include "ir/ir.h"
-
-/* NumPy's name of an element type in files, NULL where NumPy has none (bfloat16). */
-static const char *npy_descr(fx_dtype dtype)
-{
-    switch (dtype) {
-    case FX_F32: return "<f4";
-    case FX_F64: return "<f8";
-    case FX_F16: return "<f2";
-    case FX_I8: return "|i1";
-    case FX_I16: return "<i2";
-    case FX_I32: return "<i4";
-    case FX_I64: return "<i8";
-    case FX_U8: return "|u1";
-    case FX_BOOL: return "|b1";
-    case FX_C64: return "<c8";
-    case FX_C128: return "<c16";
-    default: return NULL;
-    }
-}
-
-/* Magic, version 1.0 and the dict, padded with spaces so that the data begins at a multiple of 64. */
-static void put_header(fx_text *t, const fx_tensor *x)
-{
-    fx_text dict;
-
-    fx_text_init(&dict, t->arena);
-    fx_printf(&dict, "{'descr': '%s', 'fortran_order': False, 'shape': (", npy_descr(x->dtype));
-    for (int d = 0; d < x->rank; d++)
-        fx_printf(&dict, d ? ", %" PRId64 : "%" PRId64, x->sizes[d]);
-    fx_puts(&dict, x->rank == 1 ? ",), }" : "), }");
-    size_t pad = 63 - (10 + dict.size) % 64;
-    fx_printf(&dict, "%*s\n", (int)pad, "");
-    char prefix[10] = {(char)0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (char)(dict.size & 0xff), (char)(dict.size >> 8)};
-    fx_putn(t, prefix, sizeof prefix);
-    fx_putn(t, dict.data, dict.size);
-}
 
 typedef struct npz_job {
     fx_context *ctx;
@@ -78,10 +41,13 @@ static fx_status write_npz(void *arg)
     fx_arena *arena = fx_context_arena(job->ctx);
     zipFile *zip = FX_NEW(arena, zipFile);
 
-    for (size_t i = 0; i < job->count; i++)
-        if (!npy_descr(job->tensors[i].dtype))
+    for (size_t i = 0; i < job->count; i++) {
+        fx_text unused;
+        fx_text_init(&unused, arena);
+        if (!fx_npy_header(&unused, &job->tensors[i]))
             return fx_fail(job->ctx, FX_ERR_UNSUPPORTED, &loc, "expected a dtype that NumPy has, got %s",
                            fx_dtype_name(job->tensors[i].dtype));
+    }
     *zip = zipOpen64(job->path, APPEND_STATUS_CREATE);
     if (!*zip)
         return fx_fail(job->ctx, FX_ERR_IO, &loc, "expected to create the file: no such folder, or not writable");
@@ -94,7 +60,7 @@ static fx_status write_npz(void *arg)
 
         FX_TRY(fx_tensor_contiguous(job->ctx, &job->tensors[i], &dense));
         fx_text_init(&header, arena);
-        put_header(&header, &dense);
+        fx_npy_header(&header, &dense);
         size_t size = (size_t)fx_tensor_numel(&dense) * fx_dtype_size(dense.dtype);
         if (zipOpenNewFileInZip64(*zip, entry, &info, NULL, 0, NULL, 0, NULL, 0, 0, size >= UINT32_MAX - 4096) != ZIP_OK ||
             !write_all(*zip, header.data, header.size) || !write_all(*zip, dense.data, size) || zipCloseFileInZip(*zip) != ZIP_OK)

@@ -243,6 +243,26 @@ START_TEST(archives_stored_and_deflated)
 }
 END_TEST
 
+START_TEST(archives_written_read_back)
+{
+    fx_tensor in[2], *t;
+    size_t count;
+    const char **names, *given[2] = {"x", "y.0"};
+    ck_assert_int_eq(fx_tensor_create(ctx, FX_F32, 2, (int64_t[]){2, 3}, &in[0]), FX_OK);
+    ck_assert_int_eq(fx_tensor_create(ctx, FX_I64, 0, NULL, &in[1]), FX_OK);
+    fx_tensor_set(&in[0], 5, 1.5);
+    fx_tensor_set_int(&in[1], 0, -9);
+    ck_assert_int_eq(fx_npz_write(ctx, path, 2, in, given), FX_OK);
+    ck_assert_int_eq(fx_npz_read(ctx, path, &count, &t, &names), FX_OK);
+    ck_assert_uint_eq(count, 2);
+    ck_assert_str_eq(names[1], "y.0");
+    ck_assert(fx_tensor_get(&t[0], 5) == 1.5);
+    ck_assert_int_eq(fx_tensor_get_int(&t[1], 0), -9);
+    ck_assert_int_eq(fx_tensor_create(ctx, FX_BF16, 0, NULL, &in[1]), FX_OK);
+    ck_assert_int_eq(fx_npz_write(ctx, path, 2, in, given), FX_ERR_UNSUPPORTED);
+}
+END_TEST
+
 START_TEST(bad_archives)
 {
     size_t count;
@@ -268,6 +288,7 @@ int main(void)
     tcase_add_test(t, bad_files);
     tcase_add_test(t, what_is_written_reads_back);
     tcase_add_loop_test(t, archives_stored_and_deflated, 0, 2);
+    tcase_add_test(t, archives_written_read_back);
     tcase_add_test(t, bad_archives);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
