@@ -243,12 +243,13 @@ static fx_status parse_if(parser *p, fx_stmt *s)
 {
     fx_lexer *lx = &p->lx;
     do {
-        int64_t zero;
         if (s->n_cond == 2 * FX_MAX_RANK)
             return fx_lex_error(lx, "more than %d conditions", 2 * FX_MAX_RANK);
         FX_TRY(parse_affine(p, &s->cond[s->n_cond++]));
         FX_TRY(fx_lex_expect(lx, ">="));
-        FX_TRY(fx_lex_range(lx, "0 and no other number", 0, 0, &zero));
+        if (lx->kind != FX_T_NUMBER || lx->n != 1 || *lx->s != '0')
+            return fx_lex_fail(lx, "0");
+        fx_lex_next(lx);
     } while (fx_lex_accept(lx, "&&"));
     return parse_block(p, &s->body);
 }
