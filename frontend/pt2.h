@@ -27,7 +27,7 @@ void fx_file_drop(fx_file *file);
 
 typedef struct fx_zip_entry {
     const char *name;        /* interned */
-    uint64_t offset;         /* of its data in the file */
+    uint64_t header, offset; /* of its local header and of its data in the file */
     uint64_t packed, size;   /* bytes in the file, bytes unpacked; equal when stored */
     uint32_t crc;
     bool deflated;

@@ -141,11 +141,16 @@ static fx_status input(program *g, size_t i, bool users)
     return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "an input of kind '%s' is not supported", kind);
 }
 
+static bool is_counter(const char *buffer)
+{
+    const char *last = strrchr(buffer, '.');
+    return !strcmp(last ? last + 1 : buffer, "num_batches_tracked");
+}
+
 /* Only what makes `value` may read the counter: then its new value is of no use to this call. */
 static bool is_unused_counter(program *g, const char *buffer, const char *value)
 {
-    const char *last = strrchr(buffer, '.');
-    if (strcmp(last ? last + 1 : buffer, "num_batches_tracked") != 0)
+    if (!is_counter(buffer))
         return false;
     fx_node *maker = fx_pt2_lookup(&g->s, value);
     if (!maker || maker->n_uses)
@@ -221,13 +226,22 @@ static fx_status outputs(program *g)
     return FX_OK;
 }
 
+/* counter.add_(1), which nothing else reads: before functionalisation a mutation is a call, not an output. */
+static bool counts(const fx_node *n)
+{
+    if (n->opcode != FX_CALL_FUNCTION || !n->op || !fx_node_is_inplace(n) || n->n_operands != 1)
+        return false;
+    const fx_node *buffer = n->operands[0].def;
+    return buffer->opcode == FX_GET_ATTR && is_counter(buffer->target) && buffer->n_uses == 1;
+}
+
 /* Attributes and items of tuples that nothing reads: num_batches_tracked, the indices of a max pool. */
 static fx_status drop_unused(fx_graph *g)
 {
     for (fx_node *n = g->last, *prev; n; n = prev) {
         prev = n->prev;
         bool item = n->opcode == FX_CALL_FUNCTION && !strcmp(n->target, "_operator.getitem");
-        if (n->n_uses == 0 && (n->opcode == FX_GET_ATTR || item))
+        if (n->n_uses == 0 && (n->opcode == FX_GET_ATTR || item || counts(n)))
             FX_TRY(fx_node_erase(n));
     }
     return FX_OK;

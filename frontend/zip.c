@@ -1,86 +1,141 @@
-/* frontend/zip.c: archives. minizip reads the directory (zip64 too) over the mapped bytes; the data is then taken from the
- * mapping itself, so that stored weights are never copied. The central directory is what counts: torch writes local
- * headers with zero sizes and checksums.
+/* frontend/zip.c: archives, read from the mapped bytes so that stored weights are never copied. The central directory is what counts:
+ * torch writes local headers with zero sizes and checksums. A reader of our own because minizip 1.1, which Debian 12 has, compares
+ * 32-bit fields with a 64-bit -1 and so takes no zip64 sizes and offsets: it cannot read archives above 4 GB.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdlib.h>
 #include <string.h>
-#include <minizip/unzip.h>
 #include <zlib.h>
 
 #include "frontend/pt2.h"
 
-/* minizip's view of a mapped file. */
-typedef struct stream {
-    const unsigned char *data;
-    size_t size, at;
-} stream;
+/* Sizes of records without what varies (APPNOTE.TXT 4.3), and what a 32-bit field holds when zip64 has the value. */
+enum { LOCAL = 30, CENTRAL = 46, END = 22, END64 = 56, LOCATOR64 = 20, MAX_COMMENT = 65535 };
+#define ELSEWHERE UINT32_MAX
 
-static voidpf ZCALLBACK stream_open(voidpf opaque, const void *name, int mode)
+static uint64_t get(const unsigned char *p, int n)
 {
-    (void)name;
-    (void)mode;
-    return opaque;
+    uint64_t v = 0;
+    for (int i = n; i > 0; i--)
+        v = v << 8 | p[i - 1];
+    return v;
 }
 
-static uLong ZCALLBACK stream_read(voidpf opaque, voidpf handle, void *buf, uLong size)
+static bool is(const unsigned char *p, const char *signature)
 {
-    stream *s = handle;
-    (void)opaque;
-    size_t left = s->at < s->size ? s->size - s->at : 0;
-    size_t n = size < left ? size : left;
-    if (n)
-        memcpy(buf, s->data + s->at, n);
-    s->at += n;
-    return (uLong)n;
+    return memcmp(p, signature, 4) == 0;
 }
 
-static uLong ZCALLBACK stream_write(voidpf opaque, voidpf handle, const void *buf, uLong size)
+/* Where the directory is. */
+typedef struct directory {
+    uint64_t at, size, n;
+} directory;
+
+/* The record that ends the file, after which only its own comment may follow; NULL if there is none. */
+static const unsigned char *find_end(const fx_file *f)
 {
-    (void)opaque;
-    (void)handle;
-    (void)buf;
-    (void)size;
-    return 0;
+    for (size_t comment = 0; comment <= MAX_COMMENT && comment + END <= f->size; comment++) {
+        const unsigned char *p = f->data + (f->size - END - comment);
+        if (is(p, "PK\5\6") && get(p + 20, 2) == comment)
+            return p;
+    }
+    return NULL;
 }
 
-static ZPOS64_T ZCALLBACK stream_tell(voidpf opaque, voidpf handle)
+static fx_status find_directory(fx_context *ctx, const fx_file *f, directory *d)
 {
-    (void)opaque;
-    return ((stream *)handle)->at;
+    fx_loc loc = {.file = f->name};
+    const unsigned char *end = find_end(f);
+    if (!end)
+        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt or truncated zip: expected its end record at the end");
+    uint64_t limit = (uint64_t)(end - f->data);
+    *d = (directory){.n = get(end + 10, 2), .size = get(end + 12, 4), .at = get(end + 16, 4)};
+    if (get(end + 4, 2) != 0 || get(end + 6, 2) != 0 || get(end + 8, 2) != d->n)
+        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &loc, "zips of several volumes are not read");
+    if (limit >= LOCATOR64 && is(end - LOCATOR64, "PK\6\7")) {
+        uint64_t at = get(end - LOCATOR64 + 8, 8);
+        if (limit < LOCATOR64 + END64 || at > limit - LOCATOR64 - END64 || !is(f->data + at, "PK\6\6"))
+            return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: expected a zip64 end record at offset %llu", (unsigned long long)at);
+        const unsigned char *p = f->data + at;
+        *d = (directory){.n = get(p + 32, 8), .size = get(p + 40, 8), .at = get(p + 48, 8)};
+        limit = at;
+    }
+    if (d->at > limit || d->size > limit - d->at || d->n > d->size / CENTRAL)
+        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: a directory of %llu entries in %llu bytes at offset %llu does not lie in the file",
+                       (unsigned long long)d->n, (unsigned long long)d->size, (unsigned long long)d->at);
+    return FX_OK;
 }
 
-static long ZCALLBACK stream_seek(voidpf opaque, voidpf handle, ZPOS64_T offset, int origin)
+/* Values that do not fit 32 bits stand in an extra field, in this order, each only if it does not fit. */
+static bool read_zip64(const unsigned char *extra, size_t n, uint64_t *size, uint64_t *packed, uint64_t *at)
 {
-    stream *s = handle;
-    (void)opaque;
-    uint64_t base = origin == ZLIB_FILEFUNC_SEEK_SET ? 0 : origin == ZLIB_FILEFUNC_SEEK_CUR ? s->at : s->size;
-    uint64_t at = base + offset;
-    if (at < base || at > s->size)
-        return -1;
-    s->at = (size_t)at;
-    return 0;
+    uint64_t *values[3] = {size, packed, at};
+    bool missing = *size == ELSEWHERE || *packed == ELSEWHERE || *at == ELSEWHERE;
+    while (missing && n >= 4) {
+        size_t field = (size_t)get(extra + 2, 2);
+        if (field > n - 4)
+            return false;
+        if (get(extra, 2) == 1) {
+            const unsigned char *p = extra + 4, *end = p + field;
+            for (int i = 0; i < 3; i++)
+                if (*values[i] == ELSEWHERE) {
+                    if (end - p < 8)
+                        return false;
+                    *values[i] = get(p, 8);
+                    p += 8;
+                }
+            return true;
+        }
+        extra += 4 + field;
+        n -= 4 + field;
+    }
+    return !missing;
 }
 
-static int ZCALLBACK stream_close(voidpf opaque, voidpf handle)
+/* The local header tells only where the data begin; its name must be the directory's. */
+static bool find_data(const fx_zip *zip, fx_zip_entry *e, const unsigned char *name, size_t name_size, uint64_t limit)
 {
-    (void)opaque;
-    (void)handle;
-    return 0;
+    if (e->header > limit || limit - e->header < LOCAL)
+        return false;
+    const unsigned char *p = zip->file->data + e->header;
+    uint64_t n = get(p + 26, 2), extra = get(p + 28, 2), room = limit - e->header - LOCAL;
+    if (!is(p, "PK\3\4") || n != name_size || n + extra > room || memcmp(p + LOCAL, name, name_size) != 0)
+        return false;
+    e->offset = e->header + LOCAL + n + extra;
+    return e->packed <= limit - e->offset;
 }
 
-static int ZCALLBACK stream_error(voidpf opaque, voidpf handle)
+/* One entry of the directory at p, before end; *next gets where the following one begins. */
+static fx_status read_entry(fx_zip *zip, const directory *d, const unsigned char *p, const unsigned char *end, const unsigned char **next)
 {
-    (void)opaque;
-    (void)handle;
-    return 0;
-}
-
-static void close_unzip(void *arg)
-{
-    unzFile *u = arg;
-    if (*u)
-        unzClose(*u);
-    *u = NULL;
+    fx_context *ctx = zip->ctx;
+    fx_loc loc = {.file = zip->file->name};
+    size_t left = (size_t)(end - p);
+    size_t name = left < CENTRAL ? 0 : (size_t)get(p + 28, 2), extra = left < CENTRAL ? 0 : (size_t)get(p + 30, 2);
+    size_t comment = left < CENTRAL ? 0 : (size_t)get(p + 32, 2);
+    if (left < CENTRAL || !is(p, "PK\1\2") || left - CENTRAL < name + extra + comment)
+        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: expected entry %zu of the directory at offset %llu", zip->n,
+                       (unsigned long long)(p - zip->file->data));
+    if (!name || memchr(p + CENTRAL, 0, name))
+        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: the name of entry %zu is empty or holds a zero byte", zip->n);
+    unsigned flags = (unsigned)get(p + 8, 2), method = (unsigned)get(p + 10, 2);
+    fx_zip_entry e = {.name = fx_intern_n(ctx, (const char *)p + CENTRAL, name), .crc = (uint32_t)get(p + 16, 4), .packed = get(p + 20, 4),
+                      .size = get(p + 24, 4), .header = get(p + 42, 4), .deflated = method == Z_DEFLATED};
+    loc.entry = e.name;
+    if (flags & 1)
+        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &loc, "encrypted zip entries are not read");
+    if (method != 0 && !e.deflated)
+        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &loc, "expected a stored or deflated zip entry, got method %u", method);
+    if (!read_zip64(p + CENTRAL + name, extra, &e.size, &e.packed, &e.header))
+        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: expected the entry's size in a zip64 field");
+    if (!e.deflated && e.packed != e.size)
+        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: a stored entry of %llu bytes says it holds %llu", (unsigned long long)e.packed,
+                       (unsigned long long)e.size);
+    if (!find_data(zip, &e, p + CENTRAL, name, d->at))
+        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: expected a local header and %llu bytes at offset %llu, before the directory at %llu",
+                       (unsigned long long)e.packed, (unsigned long long)e.header, (unsigned long long)d->at);
+    FX_PUSH(fx_context_arena(ctx), zip->entries, zip->n, zip->cap) = e;
+    *next = p + CENTRAL + name + extra + comment;
+    return FX_OK;
 }
 
 static int by_name(const void *a, const void *b)
@@ -91,42 +146,11 @@ static int by_name(const void *a, const void *b)
 static int by_offset(const void *a, const void *b)
 {
     const fx_zip_entry *x = *(const fx_zip_entry *const *)a, *y = *(const fx_zip_entry *const *)b;
-    return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1) : (x->packed > y->packed) - (x->packed < y->packed);
+    return x->header != y->header ? (x->header < y->header ? -1 : 1) : (x->packed > y->packed) - (x->packed < y->packed);
 }
 
-/* The entry minizip stands on. */
-static fx_status read_entry(fx_zip *zip, unzFile u, char *name, size_t name_size, const fx_loc *archive)
-{
-    fx_context *ctx = zip->ctx;
-    unz_file_info64 info;
-    if (unzGetCurrentFileInfo64(u, &info, name, (uLong)name_size, NULL, 0, NULL, 0) != UNZ_OK)
-        return fx_fail(ctx, FX_ERR_FORMAT, archive, "corrupt zip: the directory ends early at entry %zu", zip->n);
-    name[name_size - 1] = 0;
-    if (info.size_filename >= name_size || strlen(name) != info.size_filename)
-        return fx_fail(ctx, FX_ERR_FORMAT, archive, "corrupt zip: the name of entry %zu holds a zero byte", zip->n);
-    fx_zip_entry e = {.name = fx_intern(ctx, name), .packed = info.compressed_size, .size = info.uncompressed_size,
-                      .crc = (uint32_t)info.crc, .deflated = info.compression_method == Z_DEFLATED};
-    fx_loc loc = {.file = archive->file, .entry = e.name};
-    if (info.flag & 1)
-        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &loc, "encrypted zip entries are not read");
-    if (info.compression_method != 0 && !e.deflated)
-        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &loc, "expected a stored or deflated zip entry, got method %lu",
-                       (unsigned long)info.compression_method);
-    if (unzOpenCurrentFile2(u, NULL, NULL, 1) != UNZ_OK)
-        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: the entry's local header contradicts the directory");
-    e.offset = unzGetCurrentFileZStreamPos64(u);
-    unzCloseCurrentFile(u);
-    if (!e.deflated && e.packed != e.size)
-        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: a stored entry of %llu bytes says it holds %llu",
-                       (unsigned long long)e.packed, (unsigned long long)e.size);
-    if (e.offset > zip->file->size || e.packed > zip->file->size - e.offset)
-        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: the entry's %llu bytes at offset %llu reach past the end of the file (%zu bytes)",
-                       (unsigned long long)e.packed, (unsigned long long)e.offset, zip->file->size);
-    FX_PUSH(fx_context_arena(ctx), zip->entries, zip->n, zip->cap) = e;
-    return FX_OK;
-}
-
-static fx_status check_entries(fx_zip *zip, fx_arena *arena)
+/* No name twice, no byte in two entries. */
+static fx_status check_entries(fx_zip *zip, const fx_zip_entry **order)
 {
     if (zip->n == 0)
         return FX_OK;
@@ -136,61 +160,33 @@ static fx_status check_entries(fx_zip *zip, fx_arena *arena)
             fx_loc loc = {.file = zip->file->name, .entry = zip->entries[i].name};
             return fx_fail(zip->ctx, FX_ERR_FORMAT, &loc, "corrupt zip: the entry is there twice");
         }
-    const fx_zip_entry **order = FX_NEW_ARRAY(arena, const fx_zip_entry *, zip->n);
     for (size_t i = 0; i < zip->n; i++)
         order[i] = &zip->entries[i];
     qsort(order, zip->n, sizeof *order, by_offset);
     for (size_t i = 1; i < zip->n; i++)
-        if (order[i]->offset < order[i - 1]->offset + order[i - 1]->packed) {
+        if (order[i]->header < order[i - 1]->offset + order[i - 1]->packed) {
             fx_loc loc = {.file = zip->file->name, .entry = order[i]->name};
             return fx_fail(zip->ctx, FX_ERR_FORMAT, &loc, "corrupt zip: the entry overlaps '%s'", order[i - 1]->name);
         }
     return FX_OK;
 }
 
-/* minizip looks for the end record backwards and takes what it finds; it must be the last thing in the file. */
-static bool ends_well(const fx_file *file, size_t comment)
-{
-    enum { END_RECORD = 22 };
-    return file->size >= END_RECORD && comment <= file->size - END_RECORD &&
-           !memcmp(file->data + (file->size - END_RECORD - comment), "PK\5\6", 4);
-}
-
 fx_status fx_zip_open(fx_context *ctx, fx_file *file, fx_zip **out)
 {
-    enum { NAME_SIZE = 65537 }; /* a name has at most 65535 bytes */
-    fx_arena *keep = fx_context_arena(ctx);
-    fx_loc loc = {.file = file->name};
-    fx_zip *zip = FX_NEW(keep, fx_zip);
+    fx_zip *zip = FX_NEW(fx_context_arena(ctx), fx_zip);
     *zip = (fx_zip){.ctx = ctx, .file = file};
-    stream *s = FX_NEW(keep, stream);
-    *s = (stream){.data = file->data, .size = file->size};
-    unzFile *u = FX_NEW(keep, unzFile);
-    fx_defer(ctx, close_unzip, u);
-    zlib_filefunc64_def functions = {.zopen64_file = stream_open, .zread_file = stream_read, .zwrite_file = stream_write,
-                                     .ztell64_file = stream_tell, .zseek64_file = stream_seek, .zclose_file = stream_close,
-                                     .zerror_file = stream_error, .opaque = s};
-    *u = unzOpen2_64(file->name, &functions);
-    if (!*u)
-        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt or truncated zip: it has no directory at its end");
-    fx_arena *tmp = fx_arena_create(ctx);
-    char *name = fx_arena_alloc(tmp, NAME_SIZE);
-    unz_global_info64 global = {0};
-    fx_status status = FX_OK;
-    if (unzGetGlobalInfo64(*u, &global) != UNZ_OK || !ends_well(file, global.size_comment))
-        status = fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt or truncated zip: expected the end record at its end");
-    int at = status == FX_OK && global.number_entry > 0 ? unzGoToFirstFile(*u) : UNZ_END_OF_LIST_OF_FILE;
-    while (status == FX_OK && at == UNZ_OK) {
-        status = read_entry(zip, *u, name, NAME_SIZE, &loc);
-        at = unzGoToNextFile(*u);
+    directory d = {0};
+    FX_TRY(find_directory(ctx, file, &d));
+    const unsigned char *p = file->data + d.at, *end = p + d.size;
+    for (uint64_t i = 0; i < d.n; i++)
+        FX_TRY(read_entry(zip, &d, p, end, &p));
+    if (p != end) {
+        fx_loc loc = {.file = file->name};
+        return fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: its directory goes on after its %llu entries", (unsigned long long)d.n);
     }
-    if (status == FX_OK && (at != UNZ_END_OF_LIST_OF_FILE || zip->n != global.number_entry))
-        status = fx_fail(ctx, FX_ERR_FORMAT, &loc, "corrupt zip: the directory promises %llu entries, %zu can be read",
-                         (unsigned long long)global.number_entry, zip->n);
-    if (status == FX_OK)
-        status = check_entries(zip, tmp);
+    fx_arena *tmp = fx_arena_create(ctx);
+    fx_status status = check_entries(zip, FX_NEW_ARRAY(tmp, const fx_zip_entry *, zip->n));
     fx_arena_free(tmp);
-    close_unzip(u);
     FX_TRY(status);
     *out = zip;
     return FX_OK;
@@ -200,11 +196,6 @@ const fx_zip_entry *fx_zip_find(const fx_zip *zip, const char *name)
 {
     fx_zip_entry key = {.name = name};
     return zip->n ? bsearch(&key, zip->entries, zip->n, sizeof *zip->entries, by_name) : NULL;
-}
-
-static void end_inflate(void *arg)
-{
-    inflateEnd(arg);
 }
 
 /* Inflates into memory that the caller sized by the directory; anything longer or shorter is an error. */
@@ -228,7 +219,7 @@ static fx_status inflate_entry(const fx_zip *zip, const fx_zip_entry *e, unsigne
         if (rc == Z_OK && in0 == z->avail_in && out0 == z->avail_out)
             rc = Z_BUF_ERROR;
     }
-    end_inflate(z);
+    inflateEnd(z);
     if (rc != Z_STREAM_END || done != e->size)
         return fx_fail(zip->ctx, FX_ERR_FORMAT, loc, "corrupt zip: the entry does not inflate to its %llu bytes",
                        (unsigned long long)e->size);

@@ -190,6 +190,7 @@ def main():
     write("training", export(Training().train(), (image,)))
     write("mutation", export(Mutation(), (count(3),)).run_decompositions())
     write("counter", export(Counter(), (count(3),)).run_decompositions())
+    write("counter_inplace", export(Counter(), (count(3),)))
     write("input_mutation", export(InputMutation(), (count(3),)).run_decompositions())
     write("cond", export(Cond(), (count(3),)))
     write("unsupported", export(Unsupported(), (count(4, 4),)))

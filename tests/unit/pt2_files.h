@@ -50,6 +50,7 @@ typedef struct part {
 typedef struct parts {
     part *items;
     size_t n;
+    bool zip64; /* sizes and offsets in 64-bit fields, as archives above 4 GB have them */
 } parts;
 
 /* All entries of an archive. */
@@ -58,7 +59,7 @@ static inline parts take_apart(bytes zip)
     fx_context *ctx = fx_context_create();
     fx_zip *z = NULL;
     ck_assert_int_eq(fx_zip_open(ctx, fx_file_memory(ctx, "fixture", zip.data, zip.size), &z), FX_OK);
-    parts p = {calloc(z->n + 8, sizeof *p.items), z->n};
+    parts p = {calloc(z->n + 8, sizeof *p.items), z->n, false};
     for (size_t i = 0; i < z->n; i++) {
         const fx_zip_entry *e = &z->entries[i];
         size_t n = strlen(e->name) + 1;
@@ -152,11 +153,21 @@ static inline bytes put_together(const parts *p)
         put_bytes(&out, deflated ? deflated : e->data, packed);
         free(deflated);
         put(&directory, 0x02014b50, 4), put(&directory, 0, 4), put(&directory, 8, 2), put(&directory, (uint64_t)method, 2);
-        put(&directory, 0, 4), put(&directory, crc, 4), put(&directory, packed, 4), put(&directory, e->size, 4), put(&directory, name, 2);
-        put(&directory, 0, 12), put(&directory, offset, 4), put_bytes(&directory, e->name, name);
+        put(&directory, 0, 4), put(&directory, crc, 4);
+        put(&directory, p->zip64 ? UINT32_MAX : packed, 4), put(&directory, p->zip64 ? UINT32_MAX : e->size, 4), put(&directory, name, 2);
+        put(&directory, p->zip64 ? 28 : 0, 2), put(&directory, 0, 10), put(&directory, p->zip64 ? UINT32_MAX : offset, 4);
+        put_bytes(&directory, e->name, name);
+        if (p->zip64)
+            put(&directory, 1, 2), put(&directory, 24, 2), put(&directory, e->size, 8), put(&directory, packed, 8), put(&directory, offset, 8);
     }
     size_t start = out.size;
     put_bytes(&out, directory.data, directory.size);
+    if (p->zip64) {
+        size_t record = out.size;
+        put(&out, 0x06064b50, 4), put(&out, 44, 8), put(&out, 0, 4), put(&out, 0, 8), put(&out, p->n, 8), put(&out, p->n, 8);
+        put(&out, directory.size, 8), put(&out, start, 8);
+        put(&out, 0x07064b50, 4), put(&out, 0, 4), put(&out, record, 8), put(&out, 1, 4);
+    }
     put(&out, 0x06054b50, 4), put(&out, 0, 4), put(&out, p->n, 2), put(&out, p->n, 2), put(&out, directory.size, 4), put(&out, start, 4);
     put(&out, 0, 2);
     free(directory.data);
