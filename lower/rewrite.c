@@ -128,8 +128,16 @@ fx_node *fx_rw_slice(fx_rw *w, fx_node *x, int dim, int64_t start, int64_t stop,
     return end(w, &c, suffix);
 }
 
+/* More tensors than a call takes are joined in groups first. */
 fx_node *fx_rw_cat(fx_rw *w, int n, fx_node *const *x, int dim, const char *suffix)
 {
+    enum { MOST = 200 };
+    fx_node **groups = n > MOST ? FX_NEW_ARRAY(w->l->scratch, fx_node *, n / MOST + 1) : NULL;
+    int count = 0;
+    for (int i = 0; groups && i < n; i += MOST)
+        groups[count++] = fx_rw_cat(w, n - i < MOST ? n - i : MOST, x + i, dim, "group");
+    if (groups)
+        return fx_rw_cat(w, count, groups, dim, suffix);
     fx_call c = fx_rw_call(w, FX_OP_cat);
     fx_call_nodes(&c, n, x);
     fx_call_int(&c, dim);

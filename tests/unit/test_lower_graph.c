@@ -223,6 +223,28 @@ START_TEST(long_chains)
 }
 END_TEST
 
+/* A list longer than a call takes operands is joined in groups. */
+START_TEST(long_stack)
+{
+    fx_text t;
+    fx_text_init(&t, fx_context_arena(ctx));
+    enum { N = 700 };
+    fx_puts(&t, "graph \"net\" imported\n\n%x : f32[2] = placeholder[x]\n");
+    for (int i = 0; i < N; i++)
+        fx_printf(&t, "%%v%d : f32[2] = call_function[aten.add.Tensor](%%x, %d)\n", i, i);
+    fx_puts(&t, "%s : f32[700, 2] = call_function[aten.stack.default]([");
+    for (int i = 0; i < N; i++)
+        fx_printf(&t, "%s%%v%d", i ? ", " : "", i);
+    fx_puts(&t, "])\noutput((%s,))\n");
+    job j = { .g = read_graph(t.data), .opt = { .stop_after = "simplify" } };
+    ck_assert_int_eq(fx_protect(ctx, lower, &j), FX_OK);
+    fx_node *s = fx_graph_node(j.g, "s");
+    ck_assert_int_eq(s->op->id, FX_OP_cat);
+    ck_assert_int_eq(s->n_operands, 3 + 100); /* simplify spreads the last group out again: it fits */
+    ck_assert_int_eq(s->operands[2].def->n_operands, 200);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("lower_graph");
@@ -238,6 +260,7 @@ int main(void)
     tcase_add_test(t, become_keeps_name_and_place);
     tcase_add_test(t, become_checks_types);
     tcase_add_test(t, long_chains);
+    tcase_add_test(t, long_stack);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
