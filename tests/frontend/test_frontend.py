@@ -2,7 +2,7 @@
 
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
-FXCC names the command. Run by tests/frontend/run."""
+FXCC names the command. Run by tests/pytest frontend."""
 import os
 import pathlib
 import re
