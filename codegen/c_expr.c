@@ -220,8 +220,14 @@ static const char *template_of(const fx_sexpr *x)
     if (sp == SP_INT && !is_int(d))
         return "";
     if (x->op == FX_S_not && d == FX_BOOL)
-        return "!$0";
+        return "$0 == 0";
     return scalars[x->op - FIRST_SCALAR].text[sp];
+}
+
+/* Floats become uint8 by way of int64, smaller integers by way of int32, as torch does it; that decides what out of range means. */
+static fx_dtype by_way_of(fx_dtype to)
+{
+    return to == FX_I64 || to == FX_U8 ? FX_I64 : FX_I32;
 }
 
 /* seen: parts with several users are scanned once. Deeper trees would overflow our stack, and no lowering makes them. */
@@ -246,7 +252,7 @@ static fx_status scan_value(fx_emit *e, fx_map *seen, const fx_sexpr *x, int dep
         break;
     case FX_S_CAST:
         if (x->arg[0] && fx_dtype_is_float(x->arg[0]->dtype) && is_int(x->dtype) && x->dtype != FX_BOOL)
-            e->casts[x->dtype == FX_I64 ? FX_I64 : FX_I32] = true;
+            e->casts[by_way_of(x->dtype)] = true;
         break;
     default: {
         const char *s = template_of(x);
@@ -255,6 +261,8 @@ static fx_status scan_value(fx_emit *e, fx_map *seen, const fx_sexpr *x, int dep
                            scalars[x->op - FIRST_SCALAR].name, fx_dtype_name(works_in(x)));
         if (strstr(s, "fxrt_"))
             e->math = true;
+        if (is_int(works_in(x)) && (is_comparison(x->op) || x->op == FX_S_max || x->op == FX_S_min || x->op == FX_S_select))
+            e->int_compares = true;
         for (int i = 0; i < scalars[x->op - FIRST_SCALAR].arity; i++)
             if (!x->arg[i])
                 return fx_fail(e->ctx, FX_INTERNAL, &e->step->loc, "step '%s': %s lacks operand %d", e->step->name,
@@ -344,6 +352,8 @@ static const char *expand(fx_emit *e, const char *tmpl, const piece *arg)
                 min = P_ADD;
             else
                 min = P_UNARY;
+            if (own == P_COND && c == tmpl && p.prec == P_BIT) /* "a | b ? c : d" reads like a | (b ? c : d) */
+                min = P_PRIMARY;
             /* "a - -b" and "- -b" stay apart */
             if (!(depth && call) && c != tmpl && p.text[0] == '-')
                 min = P_PRIMARY;
@@ -388,9 +398,10 @@ static piece cast(fx_emit *e, fx_dtype to, fx_dtype from, piece p)
         return (piece){fx_arena_printf(e->arena, "%s != 0", fit(e, p, P_ADD)), P_REL};
     if (is_int(to) && fx_dtype_is_float(from)) {
         /* By way of a function that is defined for every value, as conversions of floats in C are not. */
-        if (to == FX_I64 || to == FX_I32)
-            return (piece){fx_arena_printf(e->arena, "%s_to_%s(%s)", e->prefix, to == FX_I64 ? "i64" : "i32", p.text), P_PRIMARY};
-        return (piece){fx_arena_printf(e->arena, "(%s)%s_to_i32(%s)", fx_c_type(to), e->prefix, p.text), P_UNARY};
+        const char *call = fx_arena_printf(e->arena, "%s_to_%s(%s)", e->prefix, by_way_of(to) == FX_I64 ? "i64" : "i32", p.text);
+        if (by_way_of(to) == to)
+            return (piece){call, P_PRIMARY};
+        return (piece){fx_arena_printf(e->arena, "(%s)%s", fx_c_type(to), call), P_UNARY};
     }
     return (piece){fx_arena_printf(e->arena, "(%s)%s", fx_c_type(to), fit(e, p, P_UNARY)), P_UNARY};
 }

@@ -204,6 +204,17 @@ static void put_prologue(fx_emit *e, fx_text *t)
                      "#define %s_VECTOR _Pragma(\"GCC ivdep\")\n#else\n#define %s_VECTOR\n#endif\n", N, N, N);
 }
 
+/* A model may well ask whether an unsigned number is below zero, or equals itself. */
+static void put_silence(fx_emit *e, fx_text *t)
+{
+    if (!e->int_compares)
+        return;
+    fx_puts(t, "\n/* Comparisons are the model's, also those that always hold. */\n#if defined(__clang__)\n"
+               "#pragma clang diagnostic ignored \"-Wtautological-compare\"\n#elif defined(__GNUC__)\n"
+               "#pragma GCC diagnostic ignored \"-Wtautological-compare\"\n#pragma GCC diagnostic ignored \"-Wtype-limits\"\n"
+               "#pragma GCC diagnostic ignored \"-Wbool-compare\"\n#endif\n");
+}
+
 /* Conversions that C leaves undefined out of range; here as the usual hardware, hence torch, does them. */
 static void put_conversions(fx_emit *e, fx_text *t)
 {
@@ -391,6 +402,7 @@ fx_status fx_c_source(fx_emit *e)
     put_prologue(e, t);
     FX_TRY(fx_c_kernels(e, t));
     put_conversions(e, t);
+    put_silence(e, t);
     fx_puts(t, "\n/* ---- the model's layers, in order ---- */\n");
     FX_TRY(fx_c_steps(e, t));
     put_init(e, t);

@@ -52,6 +52,7 @@ typedef struct fx_emit {
     fx_step_facts *facts;        /* by step */
     bool math;                   /* scalar code calls fxrt_* functions */
     bool casts[FX_DTYPE_COUNT];  /* conversions from float to these integers occur */
+    bool int_compares;           /* integers are compared */
     bool parallel, vector;       /* some loop is */
     bool kernels[FX_K_COUNT];    /* called somewhere */
     unsigned acts;               /* mask of activations in descriptors */

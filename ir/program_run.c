@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/lex.h"
+#include "ir/ops.h"
 #include "ir/program.h"
 
 /* A scalar: floats in f (rounded to their dtype), all else in i (wrapped to its width). */
@@ -89,18 +90,19 @@ static value cast(value v, fx_dtype to)
     if (to == FX_BOOL)
         return make(to, 0, from_float ? v.f != 0 : v.i != 0);
     if (from_float)
-        return make(to, 0, v.f >= -0x1p63 && v.f < 0x1p63 ? (int64_t)v.f : INT64_MIN);
+        return make(to, 0, fx_float_to_int(v.f, to));
     return make(to, 0, v.i);
 }
 
+/* As the runtime's fxrt_max and fxrt_min, also for zeros of different sign. */
 static double max_nan(double a, double b)
 {
-    return a != a ? a : b != b || b > a ? b : a;
+    return a != a || a > b ? a : b;
 }
 
 static double min_nan(double a, double b)
 {
-    return a != a ? a : b != b || b < a ? b : a;
+    return a != a || a < b ? a : b;
 }
 
 /* torch.remainder: the sign of the divisor. */
@@ -112,7 +114,8 @@ static double remainder_of(double a, double b)
 
 static double clamp_of(double x, double lo, double hi)
 {
-    return min_nan(max_nan(x, lo), hi);
+    double y = x < lo ? lo : x;
+    return y > hi ? hi : y;
 }
 
 static double float_op(fx_sop op, double a, double b, double c)
@@ -141,7 +144,7 @@ static double float_op(fx_sop op, double a, double b, double c)
     case FX_S_ceil: return ceil(a);
     case FX_S_round: return rint(a);
     case FX_S_trunc: return trunc(a);
-    case FX_S_relu: return max_nan(a, 0);
+    case FX_S_relu: return a < 0 ? 0 : a;
     case FX_S_clamp: return clamp_of(a, b, c);
     case FX_S_leaky_relu: return a > 0 ? a : a * b;
     case FX_S_elu: return a > 0 ? c * a : c * b * expm1(a);
@@ -258,6 +261,8 @@ static fx_status eval(run *r, const fx_sexpr *e, value *out)
         *out = cast(v[0], e->dtype);
     else if (e->op >= FX_S_eq && e->op <= FX_S_ge)
         *out = make(e->dtype, 0, compare(e->op, v[0], v[1]));
+    else if (e->op == FX_S_not && e->dtype == FX_BOOL)
+        *out = make(e->dtype, 0, !v[0].i);
     else
         *out = make(e->dtype, float_op(e->op, v[0].f, v[1].f, v[2].f), int_op(e->op, v[0].i, v[1].i));
     return FX_OK;
