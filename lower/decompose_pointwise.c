@@ -10,6 +10,12 @@ void fx_d_identity(fx_rw *w)
     fx_rw_replace(w, fx_node_input(w->at, 0));
 }
 
+/* What torch.export notes of a tensor beside `.to()`; types say it already, and nothing uses the node. */
+void fx_d_assertion(fx_rw *w)
+{
+    w->status = fx_node_erase(w->at);
+}
+
 void fx_d_relu6(fx_rw *w)
 {
     fx_call c = fx_rw_call(w, FX_OP_hardtanh);
