@@ -34,8 +34,8 @@ FXRT_INLINE void fxrt_conv2d_locate(const fxrt_conv2d_desc *d, int first, int mr
 }
 
 /* One tile: mr pixels x one panel. */
-FXRT_INLINE void fxrt_conv2d_tile(const int mr, const fxrt_conv2d_desc *d, const fxrt_conv2d_pixels *p, const float *x, const float *w,
-                                  const float *bias, const float *zeros, int channel, int cols, const fxrt_tail *tail)
+FXRT_INLINE void fxrt_conv2d_tile(const int mr, const int nv, const fxrt_conv2d_desc *d, const fxrt_conv2d_pixels *p, const float *x,
+                                  const float *w, const float *bias, const float *zeros, int channel, int cols, const fxrt_tail *tail)
 {
     fxrt_v acc[FXRT_MR][FXRT_NV];
     const float *in[FXRT_MR];
@@ -52,7 +52,7 @@ FXRT_INLINE void fxrt_conv2d_tile(const int mr, const fxrt_conv2d_desc *d, const
     }
     FXRT_ROWS(FXRT_OUT)
 #undef FXRT_OUT
-    fxrt_tile_begin(mr, acc, bias);
+    fxrt_tile_begin(mr, nv, acc, bias);
     /* Where a kernel row's taps lie side by side in memory they are one run. */
     const int merged = p->inside && d->dw == 1 && d->xs_w == d->ic;
     const int taps = merged ? 1 : d->kw, run = merged ? d->kw * d->ic : d->ic;
@@ -73,9 +73,17 @@ FXRT_INLINE void fxrt_conv2d_tile(const int mr, const fxrt_conv2d_desc *d, const
                 FXRT_ROWS(FXRT_IN)
 #undef FXRT_IN
             }
-            w = fxrt_tile_run(mr, acc, in, w, run);
+            w = fxrt_tile_run(mr, nv, acc, in, w, run);
         }
-    fxrt_tile_end(mr, acc, y, residual, res, cols, tail);
+    fxrt_tile_end(mr, nv, acc, y, residual, res, cols, tail);
+}
+
+/* A tile whose columns are at most half used. */
+enum { FXRT_HALF_NV = (FXRT_NV + 1) / 2 };
+FXRT_NOINLINE void fxrt_conv2d_half(const fxrt_conv2d_desc *d, const fxrt_conv2d_pixels *p, const float *x, const float *w,
+                                    const float *bias, const float *zeros, int channel, int cols, const fxrt_tail *tail)
+{
+    fxrt_conv2d_tile(FXRT_MR, FXRT_HALF_NV, d, p, x, w, bias, zeros, channel, cols, tail);
 }
 
 /* A tile of any height. */
@@ -83,7 +91,7 @@ FXRT_NOINLINE void fxrt_conv2d_rest(int mr, const fxrt_conv2d_desc *d, const fxr
                                     const float *bias, const float *zeros, int channel, int cols, const fxrt_tail *tail)
 {
     switch (mr) {
-#define FXRT_CASE(i) case i + 1: fxrt_conv2d_tile(i + 1, d, p, x, w, bias, zeros, channel, cols, tail); break;
+#define FXRT_CASE(i) case i + 1: fxrt_conv2d_tile(i + 1, FXRT_NV, d, p, x, w, bias, zeros, channel, cols, tail); break;
         FXRT_ROWS(FXRT_CASE)
 #undef FXRT_CASE
     default: break;
@@ -122,8 +130,10 @@ FXRT_KERNEL void fxrt_conv2d(const fxrt_conv2d_desc *d, const float *x, const fl
                 const ptrdiff_t which = (ptrdiff_t)g * panels + panel;
                 const float *weights = w + which * panel_size, *bias = b ? b + which * FXRT_NR : NULL;
                 const int channel = g * d->oc + panel * FXRT_NR, cols = fxrt_min_int(FXRT_NR, d->oc - panel * FXRT_NR);
-                if (mr == FXRT_MR)
-                    fxrt_conv2d_tile(FXRT_MR, d, &p, image, weights, bias, ws, channel, cols, &tail);
+                if (mr == FXRT_MR && cols <= FXRT_HALF_NV * FXRT_LANES && FXRT_HALF_NV < FXRT_NV)
+                    fxrt_conv2d_half(d, &p, image, weights, bias, ws, channel, cols, &tail);
+                else if (mr == FXRT_MR)
+                    fxrt_conv2d_tile(FXRT_MR, FXRT_NV, d, &p, image, weights, bias, ws, channel, cols, &tail);
                 else
                     fxrt_conv2d_rest(mr, d, &p, image, weights, bias, ws, channel, cols, &tail);
             }

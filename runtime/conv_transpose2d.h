@@ -10,7 +10,7 @@ FXRT_INLINE void fxrt_conv_transpose2d_tile(const int mr, const fxrt_conv2d_desc
 {
     const fxrt_tail tail = { d->act, d->act_a, d->act_b };
     fxrt_v acc[FXRT_MR][FXRT_NV];
-    fxrt_tile_begin(mr, acc, bias);
+    fxrt_tile_begin(mr, FXRT_NV, acc, bias);
     for (int kr = 0; kr < d->kh; kr++) {
         const int ty = oy + d->ph - kr * d->dh;
         if (ty < 0 || ty % d->sh != 0 || ty / d->sh >= d->ih)
@@ -25,7 +25,7 @@ FXRT_INLINE void fxrt_conv_transpose2d_tile(const int mr, const fxrt_conv2d_desc
 #define FXRT_IN(i) if (i < mr) in[i] = (unsigned)(ix + i) < (unsigned)d->iw ? row + (ptrdiff_t)(ix + i) * d->xs_w : zeros;
             FXRT_ROWS(FXRT_IN)
 #undef FXRT_IN
-            fxrt_tile_run(mr, acc, in, w + ((ptrdiff_t)kr * d->kw + kc) * d->ic * FXRT_NR, d->ic);
+            fxrt_tile_run(mr, FXRT_NV, acc, in, w + ((ptrdiff_t)kr * d->kw + kc) * d->ic * FXRT_NR, d->ic);
         }
     }
     float *out[FXRT_MR];
@@ -37,7 +37,7 @@ FXRT_INLINE void fxrt_conv_transpose2d_tile(const int mr, const fxrt_conv2d_desc
     }
     FXRT_ROWS(FXRT_OUT)
 #undef FXRT_OUT
-    fxrt_tile_end(mr, acc, out, r != NULL, res, cols, &tail);
+    fxrt_tile_end(mr, FXRT_NV, acc, out, r != NULL, res, cols, &tail);
 }
 
 /* One output row x one panel; x, y, r at the image and the panel's first channel. */

@@ -19,9 +19,9 @@ FXRT_NOINLINE void fxrt_gemm_panel(const fxrt_gemm_desc *d, const float *x, cons
         FXRT_ROWS(FXRT_ROW)
 #undef FXRT_ROW
 #define FXRT_TILE(rows)                                                                                                 \
-    fxrt_tile_begin(rows, acc, bias);                                                                                   \
-    fxrt_tile_run(rows, acc, in, w, d->k);                                                                              \
-    fxrt_tile_end(rows, acc, out, r != NULL, res, cols, &tail);
+    fxrt_tile_begin(rows, FXRT_NV, acc, bias);                                                                                   \
+    fxrt_tile_run(rows, FXRT_NV, acc, in, w, d->k);                                                                              \
+    fxrt_tile_end(rows, FXRT_NV, acc, out, r != NULL, res, cols, &tail);
         if (mr == FXRT_MR) {
             FXRT_TILE(FXRT_MR)
             continue;

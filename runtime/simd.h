@@ -169,6 +169,19 @@ FXRT_INLINE void fxrt_v_store_n(float *p, fxrt_v a, int n)
 #undef FXRT_PARTIAL_BY_COPY
 #endif
 
+/* As load_n and store_n for any n: none, some or all lanes. */
+FXRT_INLINE fxrt_v fxrt_v_load_some(const float *p, int n)
+{
+    return n >= FXRT_LANES ? fxrt_v_load(p) : n > 0 ? fxrt_v_load_n(p, n) : fxrt_v_set1(0.0f);
+}
+FXRT_INLINE void fxrt_v_store_some(float *p, fxrt_v a, int n)
+{
+    if (n >= FXRT_LANES)
+        fxrt_v_store(p, a);
+    else if (n > 0)
+        fxrt_v_store_n(p, a, n);
+}
+
 /* The sum of all lanes, pairwise. */
 FXRT_INLINE float fxrt_v_sum(fxrt_v a)
 {

@@ -44,16 +44,7 @@ typedef struct fxrt_tail {
     float a, b; /* parameters of act */
 } fxrt_tail;
 
-/* Sums of the tile's first mr rows start at the bias of its columns, or at zero. */
-FXRT_INLINE void fxrt_tile_begin(const int mr, fxrt_v acc[FXRT_MR][FXRT_NV], const float *bias)
-{
-#define FXRT_BEGIN(i, j) acc[i][j] = bias ? fxrt_v_load(bias + j * FXRT_LANES) : fxrt_v_set1(0.0f);
-#define FXRT_BEGIN_ROW(i) if (i < mr) { FXRT_COLS(FXRT_BEGIN, i) }
-    FXRT_ROWS(FXRT_BEGIN_ROW)
-#undef FXRT_BEGIN_ROW
-#undef FXRT_BEGIN
-}
-
+/* Ahead of the inner loop, in steps: far enough for weights to arrive from memory, which happens once for every block of rows. */
 #define FXRT_AHEAD 32
 #if defined(__GNUC__) && FXRT_LANES > 1
 #define FXRT_PREFETCH(p) __builtin_prefetch(p)
@@ -61,77 +52,91 @@ FXRT_INLINE void fxrt_tile_begin(const int mr, fxrt_v acc[FXRT_MR][FXRT_NV], con
 #define FXRT_PREFETCH(p) ((void)0)
 #endif
 
-/* acc[i] += x[i][0..k) * w[0..k)[NR]; returns the end of w. */
-FXRT_INLINE const float *fxrt_tile_run(const int mr, fxrt_v acc[FXRT_MR][FXRT_NV], const float *const x[FXRT_MR], const float *w,
-                                       ptrdiff_t k)
+/* mr and nv are constants: the rows and the vectors a row that the tile really has (the last channels may fill half of it). */
+
+/* Sums start at the bias of their columns, or at zero. */
+FXRT_INLINE void fxrt_tile_begin(const int mr, const int nv, fxrt_v acc[FXRT_MR][FXRT_NV], const float *bias)
 {
-#define FXRT_LOAD(i, j) const fxrt_v w##j = fxrt_v_load(w + j * FXRT_LANES);
-#define FXRT_FMA_COL(i, j) acc[i][j] = fxrt_v_fma(xi, w##j, acc[i][j]);
-#define FXRT_FMA_ROW(i) if (i < mr) { const fxrt_v xi = fxrt_v_set1(x[i][p]); FXRT_COLS(FXRT_FMA_COL, i) }
-    for (ptrdiff_t p = 0; p < k; p++, w += FXRT_NR) {
-        FXRT_COLS(FXRT_LOAD, 0)
-        FXRT_PREFETCH(w + FXRT_AHEAD * FXRT_NR);
-        FXRT_ROWS(FXRT_FMA_ROW)
-    }
-#undef FXRT_FMA_ROW
-#undef FXRT_FMA_COL
-#undef FXRT_LOAD
-    return w;
+#define FXRT_COL(i, j) if (j < nv) acc[i][j] = bias ? fxrt_v_load(bias + j * FXRT_LANES) : fxrt_v_set1(0.0f);
+#define FXRT_ROW(i) if (i < mr) { FXRT_COLS(FXRT_COL, i) }
+    FXRT_ROWS(FXRT_ROW)
+#undef FXRT_ROW
+#undef FXRT_COL
 }
 
-/* What fxrt_tile_end leaves to memory: a tile in `part`, rows of NR. */
-FXRT_NOINLINE void fxrt_tile_end_part(float *part, int mr, float *const *y, const float *const *r, int cols, const fxrt_tail *tail)
+/* acc[i] += x[i][0..k) * w[0..k)[NR]; returns the end of w. */
+FXRT_INLINE const float *fxrt_tile_run(const int mr, const int nv, fxrt_v acc[FXRT_MR][FXRT_NV], const float *const x[FXRT_MR],
+                                       const float *w, ptrdiff_t k)
 {
-    for (int i = 0; r && i < mr; i++)
-        for (int j = 0; j < cols; j++)
-            part[i * FXRT_NR + j] += r[i][j];
-    fxrt_act_apply(part, mr * FXRT_NR, tail->act, tail->a, tail->b);
-    for (int i = 0; i < mr; i++)
-        memcpy(y[i], part + i * FXRT_NR, (size_t)cols * sizeof(float));
+#define FXRT_WEIGHT(i, j) if (j < nv) wv[j] = fxrt_v_load(w + j * FXRT_LANES);
+#define FXRT_COL(i, j) if (j < nv) acc[i][j] = fxrt_v_fma(xi, wv[j], acc[i][j]);
+#define FXRT_ROW(i) if (i < mr) { const fxrt_v xi = fxrt_v_set1(x[i][p]); FXRT_COLS(FXRT_COL, i) }
+    for (ptrdiff_t p = 0; p < k; p++, w += FXRT_NR) {
+        fxrt_v wv[FXRT_NV];
+        FXRT_COLS(FXRT_WEIGHT, 0)
+        FXRT_PREFETCH(w + FXRT_AHEAD * FXRT_NR);
+        FXRT_ROWS(FXRT_ROW)
+    }
+#undef FXRT_ROW
+#undef FXRT_COL
+#undef FXRT_WEIGHT
+    return w;
 }
 
 /* Stores act(acc + r) to the first `cols` columns of rows y[i]. r[i] are rows of the residual where `residual` is set; they may
  * be those of y. */
-FXRT_INLINE void fxrt_tile_end(const int mr, fxrt_v acc[FXRT_MR][FXRT_NV], float *const y[FXRT_MR], int residual,
+FXRT_INLINE void fxrt_tile_end(const int mr, const int nv, fxrt_v acc[FXRT_MR][FXRT_NV], float *const y[FXRT_MR], int residual,
                                const float *const r[FXRT_MR], int cols, const fxrt_tail *tail)
 {
-#define FXRT_FULL_RES(i, j) acc[i][j] = fxrt_v_add(acc[i][j], fxrt_v_load(r[i] + j * FXRT_LANES));
-#define FXRT_FULL_RES_ROW(i) if (i < mr) { FXRT_COLS(FXRT_FULL_RES, i) }
-#define FXRT_RELU(i, j) acc[i][j] = fxrt_v_max(acc[i][j], lo);
-#define FXRT_RELU_ROW(i) if (i < mr) { FXRT_COLS(FXRT_RELU, i) }
-#define FXRT_CLAMP(i, j) acc[i][j] = fxrt_v_min(fxrt_v_max(acc[i][j], lo), hi);
-#define FXRT_CLAMP_ROW(i) if (i < mr) { FXRT_COLS(FXRT_CLAMP, i) }
-#define FXRT_FULL(i, j) fxrt_v_store(y[i] + j * FXRT_LANES, acc[i][j]);
-#define FXRT_FULL_ROW(i) if (i < mr) { FXRT_COLS(FXRT_FULL, i) }
-#define FXRT_SPILL(i, j) fxrt_v_store(part + (i) * FXRT_NR + j * FXRT_LANES, acc[i][j]);
-#define FXRT_SPILL_ROW(i) if (i < mr) { FXRT_COLS(FXRT_SPILL, i) }
-    const int simple = tail->act == FXRT_ACT_NONE || tail->act == FXRT_ACT_RELU || tail->act == FXRT_ACT_CLAMP;
-    if (cols >= FXRT_NR && simple) {
-        if (residual) {
-            FXRT_ROWS(FXRT_FULL_RES_ROW)
-        }
-        if (tail->act == FXRT_ACT_RELU) {
-            const fxrt_v lo = fxrt_v_set1(0.0f);
-            FXRT_ROWS(FXRT_RELU_ROW)
-        } else if (tail->act == FXRT_ACT_CLAMP) {
-            const fxrt_v lo = fxrt_v_set1(tail->a), hi = fxrt_v_set1(tail->b);
-            FXRT_ROWS(FXRT_CLAMP_ROW)
-        }
-        FXRT_ROWS(FXRT_FULL_ROW)
-        return;
+    const int full = cols >= nv * FXRT_LANES;
+    if (residual) {
+#define FXRT_COL(i, j) if (j < nv) acc[i][j] = fxrt_v_add(acc[i][j], fxrt_v_load(r[i] + j * FXRT_LANES));
+#define FXRT_COL_N(i, j) if (j < nv) acc[i][j] = fxrt_v_add(acc[i][j], fxrt_v_load_some(r[i] + j * FXRT_LANES, cols - j * FXRT_LANES));
+#define FXRT_ROW(i) if (i < mr) { if (full) { FXRT_COLS(FXRT_COL, i) } else { FXRT_COLS(FXRT_COL_N, i) } }
+        FXRT_ROWS(FXRT_ROW)
+#undef FXRT_ROW
+#undef FXRT_COL_N
+#undef FXRT_COL
     }
-    /* Few columns, or an activation that is a longer computation: by way of a buffer. */
-    float part[FXRT_MR * FXRT_NR];
-    FXRT_ROWS(FXRT_SPILL_ROW)
-    fxrt_tile_end_part(part, mr, y, residual ? r : NULL, cols, tail);
-#undef FXRT_SPILL_ROW
-#undef FXRT_SPILL
-#undef FXRT_FULL_ROW
-#undef FXRT_FULL
-#undef FXRT_CLAMP_ROW
-#undef FXRT_CLAMP
-#undef FXRT_RELU_ROW
-#undef FXRT_RELU
-#undef FXRT_FULL_RES_ROW
-#undef FXRT_FULL_RES
+    if (tail->act == FXRT_ACT_RELU) {
+        const fxrt_v lo = fxrt_v_set1(0.0f);
+#define FXRT_COL(i, j) if (j < nv) acc[i][j] = fxrt_v_max(acc[i][j], lo);
+#define FXRT_ROW(i) if (i < mr) { FXRT_COLS(FXRT_COL, i) }
+        FXRT_ROWS(FXRT_ROW)
+#undef FXRT_ROW
+#undef FXRT_COL
+    } else if (tail->act == FXRT_ACT_CLAMP) {
+        const fxrt_v lo = fxrt_v_set1(tail->a), hi = fxrt_v_set1(tail->b);
+#define FXRT_COL(i, j) if (j < nv) acc[i][j] = fxrt_v_min(fxrt_v_max(acc[i][j], lo), hi);
+#define FXRT_ROW(i) if (i < mr) { FXRT_COLS(FXRT_COL, i) }
+        FXRT_ROWS(FXRT_ROW)
+#undef FXRT_ROW
+#undef FXRT_COL
+    } else if (tail->act != FXRT_ACT_NONE) { /* a longer computation: one function for all, by way of memory */
+        float part[FXRT_MR * FXRT_NV * FXRT_LANES];
+#define FXRT_COL(i, j) if (j < nv) fxrt_v_store(part + (i * nv + j) * FXRT_LANES, acc[i][j]);
+#define FXRT_ROW(i) if (i < mr) { FXRT_COLS(FXRT_COL, i) }
+        FXRT_ROWS(FXRT_ROW)
+#undef FXRT_ROW
+#undef FXRT_COL
+        fxrt_act_apply(part, mr * nv * FXRT_LANES, tail->act, tail->a, tail->b);
+#define FXRT_COL(i, j) if (j < nv) acc[i][j] = fxrt_v_load(part + (i * nv + j) * FXRT_LANES);
+#define FXRT_ROW(i) if (i < mr) { FXRT_COLS(FXRT_COL, i) }
+        FXRT_ROWS(FXRT_ROW)
+#undef FXRT_ROW
+#undef FXRT_COL
+    }
+#define FXRT_COL(i, j) if (j < nv) fxrt_v_store(y[i] + j * FXRT_LANES, acc[i][j]);
+#define FXRT_COL_N(i, j) if (j < nv) fxrt_v_store_some(y[i] + j * FXRT_LANES, acc[i][j], cols - j * FXRT_LANES);
+#define FXRT_ROW(i) if (i < mr) { FXRT_COLS(FXRT_COL, i) }
+#define FXRT_ROW_N(i) if (i < mr) { FXRT_COLS(FXRT_COL_N, i) }
+    if (full) {
+        FXRT_ROWS(FXRT_ROW)
+    } else {
+        FXRT_ROWS(FXRT_ROW_N)
+    }
+#undef FXRT_ROW_N
+#undef FXRT_ROW
+#undef FXRT_COL_N
+#undef FXRT_COL
 }
