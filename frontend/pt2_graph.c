@@ -11,7 +11,7 @@ fx_status fx_pt2_scope_begin(fx_pt2 *p, fx_graph *g, const fx_value *graph, fx_p
     FX_TRY(fx_json_object(&p->r, graph, "tensor_values", &s->tensors));
     FX_TRY(fx_json_object(&p->r, graph, "sym_int_values", &s->ints));
     FX_TRY(fx_json_object(&p->r, graph, "sym_bool_values", &s->bools));
-    s->floats = fx_value_get(graph, "sym_float_values"); /* since schema 8.3 or so */
+    s->floats = fx_value_get(graph, "sym_float_values"); /* optional in the schema */
     if (s->floats)
         FX_TRY(fx_json_expect(&p->r, s->floats, FX_JSON_OBJECT, "sym_float_values"));
     return FX_OK;
@@ -216,7 +216,7 @@ static void report_training(fx_pt2 *p, const char *target)
         fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%s is in training mode: call model.eval() before torch.export.export", target);
 }
 
-/* What the node is called when the file's own name is missing (before schema 8.9): as its only tensor. */
+/* Its own name, which older schemas leave out (8.8 of torch 2.8 does): then that of its only tensor. */
 static const char *node_name(const fx_value *node, const fx_value *outputs)
 {
     const char *name = fx_value_text(fx_value_get(node, "name"));
