@@ -261,7 +261,7 @@ static fx_status scan_value(fx_emit *e, fx_map *seen, const fx_sexpr *x, int dep
                            scalars[x->op - FIRST_SCALAR].name, fx_dtype_name(works_in(x)));
         if (strstr(s, "fxrt_"))
             e->math = true;
-        if (is_int(works_in(x)) && (is_comparison(x->op) || x->op == FX_S_max || x->op == FX_S_min || x->op == FX_S_select))
+        if (is_int(works_in(x)) && (is_comparison(x->op) || x->op == FX_S_max || x->op == FX_S_min || x->op == FX_S_select || x->op == FX_S_not))
             e->int_compares = true;
         for (int i = 0; i < scalars[x->op - FIRST_SCALAR].arity; i++)
             if (!x->arg[i])
@@ -383,7 +383,14 @@ static piece wrap_int(fx_emit *e, const fx_sexpr *x, const piece *arg)
             u[i] = (piece){fx_arena_printf(e->arena, "(%s)%s", ut, fit(e, arg[i], P_UNARY)), P_UNARY};
         return (piece){fx_arena_printf(e->arena, "(%s)(%s)", fx_c_type(d), expand(e, tmpl, u)), P_UNARY};
     }
-    const char *text = expand(e, tmpl, arg);
+    piece operand[3] = {arg[0], arg[1], arg[2]};
+    if (d == FX_BOOL && (x->op == FX_S_and || x->op == FX_S_or || x->op == FX_S_xor)) {
+        /* clang takes & between comparisons for a slip of the pen */
+        for (int i = 0; i < 2; i++)
+            if (arg[i].prec == P_REL)
+                operand[i] = (piece){fx_arena_printf(e->arena, "(int)(%s)", arg[i].text), P_UNARY};
+    }
+    const char *text = expand(e, tmpl, operand);
     bool promoted = (x->op == FX_S_not || x->op == FX_S_and || x->op == FX_S_or || x->op == FX_S_xor) && d != FX_I32 && d != FX_I64;
     if (promoted && d != FX_BOOL)
         return (piece){fx_arena_printf(e->arena, "(%s)(%s)", fx_c_type(d), text), P_UNARY};

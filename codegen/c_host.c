@@ -212,7 +212,8 @@ static void put_silence(fx_emit *e, fx_text *t)
     fx_puts(t, "\n/* Comparisons are the model's, also those that always hold. */\n#if defined(__clang__)\n"
                "#pragma clang diagnostic ignored \"-Wtautological-compare\"\n#elif defined(__GNUC__)\n"
                "#pragma GCC diagnostic ignored \"-Wtautological-compare\"\n#pragma GCC diagnostic ignored \"-Wtype-limits\"\n"
-               "#pragma GCC diagnostic ignored \"-Wbool-compare\"\n#endif\n");
+               "#pragma GCC diagnostic ignored \"-Wbool-compare\"\n#pragma GCC diagnostic ignored \"-Wbool-operation\"\n"
+               "#pragma GCC diagnostic ignored \"-Wsign-compare\" /* of promoted bytes */\n#endif\n");
 }
 
 /* Conversions that C leaves undefined out of range; here as the usual hardware, hence torch, does them. */

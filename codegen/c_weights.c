@@ -176,7 +176,8 @@ static char *put_element(char *s, fx_dtype dtype, const void *data, int64_t i)
             return s + sprintf(s, "NAN");
         if (d > 1.7976931348623157e308 || d < -1.7976931348623157e308)
             return s + sprintf(s, d < 0 ? "-INFINITY" : "INFINITY");
-        return s + sprintf(s, "%.17g", d); /* digits without a point are an integer constant, which converts exactly if small */
+        int n = sprintf(s, "%.17g", d);
+        return s + n + (strpbrk(s, ".e") ? 0 : sprintf(s + n, ".0")); /* "-0" would be an integer, and lose its sign */
     }
     case FX_F16: case FX_BF16: v = ((const uint16_t *)data)[i]; break;
     case FX_I8: v = ((const int8_t *)data)[i]; break;
