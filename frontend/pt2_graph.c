@@ -216,7 +216,7 @@ static void report_training(fx_pt2 *p, const char *target)
         fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%s is in training mode: call model.eval() before torch.export.export", target);
 }
 
-/* Its own name, which older schemas leave out (8.8 of torch 2.8 does): then that of its only tensor. */
+/* Its own name, which older schemas leave out (up to 8.15 of torch 2.10, as seen): then that of its only tensor. */
 static const char *node_name(const fx_value *node, const fx_value *outputs)
 {
     const char *name = fx_value_text(fx_value_get(node, "name"));
