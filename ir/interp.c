@@ -31,15 +31,12 @@ static void heap_close(void *arg)
         free(b->storage.data);
         free(b);
     }
-    free(h);
 }
 
 /* Closed when the innermost fx_protect leaves. */
 static fx_heap *heap_open(fx_context *ctx)
 {
-    fx_heap *h = calloc(1, sizeof *h);
-    if (!h)
-        fx_out_of_memory(ctx);
+    fx_heap *h = FX_NEW(fx_context_arena(ctx), fx_heap);
     h->ctx = ctx;
     fx_defer(ctx, heap_close, h);
     return h;
@@ -438,20 +435,19 @@ static fx_status node_eval(void *arg)
     eval_args *a = arg;
     fx_context *ctx = a->n->graph->ctx;
     fx_heap *h = heap_open(ctx);
-    fx_eval_run *run = FX_NEW(fx_context_arena(ctx), fx_eval_run);
     const fx_type **types = FX_NEW_ARRAY(fx_context_arena(ctx), const fx_type *, a->n->n_operands + 1);
     for (int i = 0; i < a->n->n_operands; i++) {
         if (!a->in[i])
             return fx_fail(ctx, FX_ERR_UNSUPPORTED, &a->n->loc, "%s: tuples are not evaluated by themselves", a->n->target);
         types[i] = type_of_value(ctx, a->n->operands[i].def, a->in[i]);
     }
-    *run = (fx_eval_run){.base = {.ctx = ctx, .node = a->n, .in = a->in}, .heap = h};
-    FX_TRY(eval_node(run, types));
-    if (run->base.n_out > a->max_out)
-        return fx_fail(ctx, FX_ERR_ARGUMENT, &a->n->loc, "expected room for %d results, got %d", run->base.n_out, a->max_out);
-    for (int i = 0; i < run->base.n_out; i++)
-        FX_TRY(keep(ctx, &run->base.out[i], &a->out[i]));
-    *a->n_out = run->base.n_out;
+    fx_eval_run run = {.base = {.ctx = ctx, .node = a->n, .in = a->in}, .heap = h};
+    FX_TRY(eval_node(&run, types));
+    if (run.base.n_out > a->max_out)
+        return fx_fail(ctx, FX_ERR_ARGUMENT, &a->n->loc, "expected room for %d results, got %d", run.base.n_out, a->max_out);
+    for (int i = 0; i < run.base.n_out; i++)
+        FX_TRY(keep(ctx, &run.base.out[i], &a->out[i]));
+    *a->n_out = run.base.n_out;
     return FX_OK;
 }
 
@@ -614,10 +610,9 @@ static fx_status run_call(graph_run *r, const fx_node *n)
         if (v->type->kind == FX_TYPE_TUPLE)
             return fx_fail(r->ctx, FX_ERR_TYPE, &n->loc, "%s: expected a tensor, but '%s' is several", n->target, def->name);
     }
-    fx_eval_run *run = FX_NEW(r->arena, fx_eval_run);
-    *run = (fx_eval_run){.base = {.ctx = r->ctx, .node = n, .in = in}, .heap = r->heap};
-    FX_TRY(eval_node(run, types));
-    take_value(r, n, run->type, run->base.n_out, run->base.out);
+    fx_eval_run run = {.base = {.ctx = r->ctx, .node = n, .in = in}, .heap = r->heap};
+    FX_TRY(eval_node(&run, types));
+    take_value(r, n, run.type, run.base.n_out, run.base.out);
     return FX_OK;
 }
 
