@@ -5,7 +5,7 @@
  * order of the packed panel [kh][kw][ic][NR]. Inputs are read in place: a pointer for each pixel and tap, taps that
  * fall outside the image read a row of zeros (the workspace). */
 
-/* MR output pixels, by number from `first`: where they read, where they write. */
+/* MR output pixels: where they read, where they write. */
 typedef struct fxrt_conv2d_pixels {
     int iy[FXRT_MR], ix[FXRT_MR];   /* input row and column of the first tap */
     ptrdiff_t at[FXRT_MR];          /* the same as an offset from the image */
@@ -14,6 +14,7 @@ typedef struct fxrt_conv2d_pixels {
     int inside;                     /* no tap of any pixel falls outside */
 } fxrt_conv2d_pixels;
 
+/* Up to MR pixels from number `first` on. */
 FXRT_INLINE void fxrt_conv2d_locate(const fxrt_conv2d_desc *d, int first, int mr, float *y, const float *r, fxrt_conv2d_pixels *p)
 {
     int oy = first / d->ow, ox = first % d->ow;
@@ -30,6 +31,13 @@ FXRT_INLINE void fxrt_conv2d_locate(const fxrt_conv2d_desc *d, int first, int mr
             ox = 0;
             oy++;
         }
+    }
+    for (int i = mr; i < FXRT_MR; i++) { /* surplus rows */
+        p->iy[i] = p->iy[mr - 1];
+        p->ix[i] = p->ix[mr - 1];
+        p->at[i] = p->at[mr - 1];
+        p->y[i] = p->y[mr - 1];
+        p->r[i] = p->r[mr - 1];
     }
 }
 
@@ -86,16 +94,13 @@ FXRT_NOINLINE void fxrt_conv2d_half(const fxrt_conv2d_desc *d, const fxrt_conv2d
     fxrt_conv2d_tile(FXRT_MR, FXRT_HALF_NV, d, p, x, w, bias, zeros, channel, cols, tail);
 }
 
-/* A tile of any height. */
+/* The last pixels of a block. */
 FXRT_NOINLINE void fxrt_conv2d_rest(int mr, const fxrt_conv2d_desc *d, const fxrt_conv2d_pixels *p, const float *x, const float *w,
                                     const float *bias, const float *zeros, int channel, int cols, const fxrt_tail *tail)
 {
-    switch (mr) {
-#define FXRT_CASE(i) case i + 1: fxrt_conv2d_tile(i + 1, FXRT_NV, d, p, x, w, bias, zeros, channel, cols, tail); break;
-        FXRT_ROWS(FXRT_CASE)
-#undef FXRT_CASE
-    default: break;
-    }
+#define FXRT_TILE(rows) fxrt_conv2d_tile(rows, FXRT_NV, d, p, x, w, bias, zeros, channel, cols, tail)
+    FXRT_REST(mr, FXRT_TILE);
+#undef FXRT_TILE
 }
 
 FXRT_KERNEL void fxrt_conv2d(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,

@@ -4,8 +4,8 @@
  * Each output pixel gathers: tap k reaches output row o from input row i where i * sh = o + ph - k * dh. Pixels of one row that are
  * sw apart use the same taps of neighbouring input pixels, so they make up the rows of a register tile. Packed as conv2d. */
 
-/* Output pixels ox, ox + sw, ... (mr of them) of row oy x one panel of channels. */
-FXRT_INLINE void fxrt_conv_transpose2d_tile(const int mr, const fxrt_conv2d_desc *d, const float *x, const float *w, const float *bias,
+/* Output pixels ox, ox + sw, ... (`pixels` of them, at most mr) of row oy x one panel of channels. */
+FXRT_INLINE void fxrt_conv_transpose2d_tile(const int mr, int pixels, const fxrt_conv2d_desc *d, const float *x, const float *w, const float *bias,
                                             const float *r, float *y, const float *zeros, int oy, int ox, int cols)
 {
     const fxrt_tail tail = { d->act, d->act_a, d->act_b };
@@ -22,7 +22,11 @@ FXRT_INLINE void fxrt_conv_transpose2d_tile(const int mr, const fxrt_conv2d_desc
             const int ix = tx / d->sw; /* of the first pixel; the next ones follow */
             const float *row = x + (ptrdiff_t)(ty / d->sh) * d->xs_h;
             const float *in[FXRT_MR];
-#define FXRT_IN(i) if (i < mr) in[i] = (unsigned)(ix + i) < (unsigned)d->iw ? row + (ptrdiff_t)(ix + i) * d->xs_w : zeros;
+#define FXRT_IN(i)                                                                                                        \
+    if (i < mr) {                                                                                                       \
+        const int at = ix + fxrt_min_int(i, pixels - 1);                                                                \
+        in[i] = (unsigned)at < (unsigned)d->iw ? row + (ptrdiff_t)at * d->xs_w : zeros;                                 \
+    }
             FXRT_ROWS(FXRT_IN)
 #undef FXRT_IN
             fxrt_tile_run(mr, FXRT_NV, acc, in, w + ((ptrdiff_t)kr * d->kw + kc) * d->ic * FXRT_NR, d->ic);
@@ -32,8 +36,9 @@ FXRT_INLINE void fxrt_conv_transpose2d_tile(const int mr, const fxrt_conv2d_desc
     const float *res[FXRT_MR];
 #define FXRT_OUT(i)                                                                                                     \
     if (i < mr) {                                                                                                       \
-        out[i] = y + ((ptrdiff_t)oy * d->ys_h + (ptrdiff_t)(ox + i * d->sw) * d->ys_w);                                 \
-        res[i] = r ? r + ((ptrdiff_t)oy * d->rs_h + (ptrdiff_t)(ox + i * d->sw) * d->rs_w) : NULL;                      \
+        const ptrdiff_t at = ox + (ptrdiff_t)fxrt_min_int(i, pixels - 1) * d->sw;                                       \
+        out[i] = y + ((ptrdiff_t)oy * d->ys_h + at * d->ys_w);                                                          \
+        res[i] = r ? r + ((ptrdiff_t)oy * d->rs_h + at * d->rs_w) : NULL;                                               \
     }
     FXRT_ROWS(FXRT_OUT)
 #undef FXRT_OUT
@@ -48,12 +53,10 @@ FXRT_NOINLINE void fxrt_conv_transpose2d_row(const fxrt_conv2d_desc *d, const fl
         const int pixels = (d->ow - phase + d->sw - 1) / d->sw;
         for (int at = 0; at < pixels; at += FXRT_MR) {
             const int ox = phase + at * d->sw;
-            switch (fxrt_min_int(FXRT_MR, pixels - at)) {
-#define FXRT_CASE(i) case i + 1: fxrt_conv_transpose2d_tile(i + 1, d, x, w, bias, r, y, zeros, oy, ox, cols); break;
-                FXRT_ROWS(FXRT_CASE)
-#undef FXRT_CASE
-            default: break;
-            }
+            const int mr = fxrt_min_int(FXRT_MR, pixels - at);
+#define FXRT_TILE(rows) fxrt_conv_transpose2d_tile(rows, mr, d, x, w, bias, r, y, zeros, oy, ox, cols)
+            FXRT_REST(mr, FXRT_TILE);
+#undef FXRT_TILE
         }
     }
 }

@@ -19,25 +19,16 @@ FXRT_NOINLINE void fxrt_gemm_panel(const fxrt_gemm_desc *d, const float *x, cons
         FXRT_ROWS(FXRT_ROW)
 #undef FXRT_ROW
 #define FXRT_TILE(rows)                                                                                                 \
-    fxrt_tile_begin(rows, FXRT_NV, acc, bias);                                                                                   \
-    fxrt_tile_run(rows, FXRT_NV, acc, in, w, d->k);                                                                              \
-    fxrt_tile_end(rows, FXRT_NV, acc, out, r != NULL, res, cols, &tail);
-        if (mr == FXRT_MR) {
-            FXRT_TILE(FXRT_MR)
-            continue;
-        }
-        switch (mr) { /* the last rows */
-#define FXRT_CASE(i)                                                                                                    \
-    case i:                                                                                                             \
-        if (i > 0) {                                                                                                    \
-            FXRT_TILE(i)                                                                                                \
-        }                                                                                                               \
-        break;
-            FXRT_ROWS(FXRT_CASE)
-        default: break;
-#undef FXRT_CASE
+    do {                                                                                                                \
+        fxrt_tile_begin(rows, FXRT_NV, acc, bias);                                                                      \
+        fxrt_tile_run(rows, FXRT_NV, acc, in, w, d->k);                                                                 \
+        fxrt_tile_end(rows, FXRT_NV, acc, out, r != NULL, res, cols, &tail);                                            \
+    } while (0)
+        if (mr == FXRT_MR)
+            FXRT_TILE(FXRT_MR);
+        else
+            FXRT_REST(mr, FXRT_TILE);
 #undef FXRT_TILE
-        }
     }
 }
 

@@ -52,7 +52,23 @@ typedef struct fxrt_tail {
 #define FXRT_PREFETCH(p) ((void)0)
 #endif
 
-/* mr and nv are constants: the rows and the vectors a row that the tile really has (the last channels may fill half of it). */
+/* mr and nv are constants: the rows and the vectors a row that the tile has. The last rows come in tiles of a half, a quarter or
+ * one row; their surplus rows repeat the last one and store the same values once more. The last channels may fill half a tile. */
+#define FXRT_HALF ((FXRT_MR + 1) / 2)
+#define FXRT_QUARTER ((FXRT_MR + 3) / 4)
+/* TILE(h) for the smallest such height h that holds `rows` < FXRT_MR rows. */
+#define FXRT_REST(rows, TILE)                                                                                           \
+    do {                                                                                                                \
+        if ((rows) == 1) {                                                                                              \
+            TILE(1);                                                                                                    \
+        } else if ((rows) <= FXRT_QUARTER) {                                                                            \
+            TILE(FXRT_QUARTER);                                                                                         \
+        } else if ((rows) <= FXRT_HALF) {                                                                               \
+            TILE(FXRT_HALF);                                                                                            \
+        } else {                                                                                                        \
+            TILE(FXRT_MR);                                                                                              \
+        }                                                                                                               \
+    } while (0)
 
 /* Sums start at the bias of their columns, or at zero. */
 FXRT_INLINE void fxrt_tile_begin(const int mr, const int nv, fxrt_v acc[FXRT_MR][FXRT_NV], const float *bias)
