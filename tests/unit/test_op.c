@@ -32,7 +32,7 @@ START_TEST(every_row_is_whole)
         ck_assert_ptr_eq(fx_op_find(fx_intern_f(ctx, "torch.ops.%s", op->name), NULL), op);
         ck_assert_msg(op->doc && *op->doc && op->infer && op->eval, "%s", op->name);
         const fx_schema *s = fx_op_schema(ctx, op);
-        ck_assert_msg(s->n_returns != 0, "%s returns something", op->name);
+        ck_assert_msg(s->n_returns != 0 || strstr(op->schema, "-> ()"), "%s returns something, or says that it does not", op->name);
         ck_assert_msg(s->n > 0, "%s takes something", op->name);
         ck_assert_ptr_eq(fx_op_schema(ctx, op), s);
         for (int k = 0; k < s->n; k++) {
