@@ -2,8 +2,8 @@
 
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
-FXCC names the command. FXCC_RANDOM_COUNT models of 16 branches are made from the fixed seeds; FXCC_RANDOM_SEED starts others.
-A failing case is repeated by `python graphs.py`-free means: the seed is in the test's name.
+FXCC names the command. FXCC_RANDOM_COUNT models of 16 branches are made from the fixed seeds, from FXCC_RANDOM_SEED on. The seed
+is in the test's name: FXCC_RANDOM_SEED=23 FXCC_RANDOM_COUNT=1 repeats that case.
 """
 
 import os
