@@ -171,17 +171,35 @@ def randomize(model):
             nn.init.uniform_(parameter, 0.1, 0.5)
 
 
+def spread(module, _, output):
+    """A forward hook: gives each output channel mean 0 and deviation 1 over this batch, plus a random bias, through the weights.
+    Without norms, the activations of a deep ReLU network grow alike whatever the input."""
+    dims = [d for d in range(output.dim()) if d != 1]
+    mean, deviation = output.mean(dims), output.std(dims) + 1e-6
+    shape = [-1 if d == 1 else 1 for d in range(output.dim())]
+    bias = 0.3 * torch.randn_like(mean)
+    module.weight.div_(deviation.view(-1, *[1] * (module.weight.dim() - 1)))
+    module.bias.copy_((module.bias - mean) / deviation + bias)
+    return (output - mean.view(shape)) / deviation.view(shape) + bias.view(shape)
+
+
 def take_statistics(model, shape, seed):
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
-    if not norms:
-        return
+    batch = picture((4, *shape[1:]), seed)
+    if any(isinstance(m, (nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)) for m in model.modules()):
+        hooks = []
+    else:
+        hooks = [m.register_forward_hook(spread) for m in model.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]
     for m in norms:
         m.train()
         m.momentum = 1.0
-    model(picture((4, *shape[1:]), seed))
+    if norms or hooks:
+        model(batch)
     for m in norms:
         m.eval()
         m.momentum = 0.1
+    for h in hooks:
+        h.remove()
 
 
 def leaves(value):
