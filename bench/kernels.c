@@ -7,6 +7,10 @@
 #include <string.h>
 #include <time.h>
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include "fxcc/runtime.h"
 
 typedef void conv_fn(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws);
@@ -148,6 +152,10 @@ static double run(const isa *k, const layer *l, double seconds)
 
 int main(int argc, char **argv)
 {
+#ifdef _OPENMP
+    if (!getenv("OMP_NUM_THREADS"))
+        omp_set_num_threads(1);
+#endif
     const isa *k = &isas[0];
     double seconds = 0.1;
     const char *filter = NULL;
