@@ -14,12 +14,12 @@ typedef struct fxrt_conv2d_pixels {
     int inside;                     /* no tap of any pixel falls outside */
 } fxrt_conv2d_pixels;
 
-/* Up to MR pixels from number `first` on. */
+/* mr pixels from number `first` on; rows beyond them, up to MR, repeat the last one. */
 FXRT_INLINE void fxrt_conv2d_locate(const fxrt_conv2d_desc *d, int first, int mr, float *y, const float *r, fxrt_conv2d_pixels *p)
 {
     int oy = first / d->ow, ox = first % d->ow;
     p->inside = 1;
-    for (int i = 0; i < mr; i++) {
+    for (int i = 0; i < FXRT_MR; i++) {
         const int iy = oy * d->sh - d->ph, ix = ox * d->sw - d->pw;
         p->iy[i] = iy;
         p->ix[i] = ix;
@@ -27,17 +27,10 @@ FXRT_INLINE void fxrt_conv2d_locate(const fxrt_conv2d_desc *d, int first, int mr
         p->y[i] = y + (ptrdiff_t)oy * d->ys_h + (ptrdiff_t)ox * d->ys_w;
         p->r[i] = r ? r + (ptrdiff_t)oy * d->rs_h + (ptrdiff_t)ox * d->rs_w : NULL;
         p->inside &= iy >= 0 && ix >= 0 && iy + (d->kh - 1) * d->dh < d->ih && ix + (d->kw - 1) * d->dw < d->iw;
-        if (++ox == d->ow) {
+        if (i + 1 < mr && ++ox == d->ow) {
             ox = 0;
             oy++;
         }
-    }
-    for (int i = mr; i < FXRT_MR; i++) { /* surplus rows */
-        p->iy[i] = p->iy[mr - 1];
-        p->ix[i] = p->ix[mr - 1];
-        p->at[i] = p->at[mr - 1];
-        p->y[i] = p->y[mr - 1];
-        p->r[i] = p->r[mr - 1];
     }
 }
 
