@@ -17,7 +17,7 @@ import torch
 from graphs import make
 
 FXCC = os.environ.get("FXCC", "fxcc")
-COUNT = int(os.environ.get("FXCC_RANDOM_COUNT", "12"))
+COUNT = int(os.environ.get("FXCC_RANDOM_COUNT", "8"))
 START = int(os.environ.get("FXCC_RANDOM_SEED", "1"))
 
 
