@@ -138,7 +138,7 @@ static void count_leaves(const fx_node *out, const fx_arg *a, size_t want, size_
 
 static size_t output_leaf(const fx_graph *g, size_t want, fx_node **found)
 {
-    const fx_node *out = fx_graph_output(g);
+    const fx_node *out = fx_graph_output_node(g);
     size_t count = 0;
 
     *found = NULL;
@@ -240,7 +240,7 @@ static fx_status with_outputs(void *arg)
     outputs_job *job = arg;
     fx_context *ctx = job->graph->ctx;
     fx_graph *g = fx_graph_copy(job->graph);
-    fx_node *out = fx_graph_output(g);
+    fx_node *out = fx_graph_output_node(g);
     fx_node **defs = FX_NEW_ARRAY(g->arena, fx_node *, job->count);
     const fx_arg **items = FX_NEW_ARRAY(g->arena, const fx_arg *, job->count);
 
@@ -249,14 +249,14 @@ static fx_status with_outputs(void *arg)
     for (size_t i = 0; i < job->count; i++) {
         if (job->nodes[i]->graph != job->graph || !fx_node_is_tensor(job->nodes[i]))
             return fx_fail(ctx, FX_ERR_ARGUMENT, &job->nodes[i]->loc, "expected a node of this graph whose value is a tensor");
-        defs[i] = fx_graph_node(g, job->nodes[i]->name);
+        defs[i] = fx_graph_find_node(g, job->nodes[i]->name);
         if (!defs[i])
             return fx_fail(ctx, FX_INTERNAL, &job->nodes[i]->loc, "expected the copied graph to keep this node");
         items[i] = fx_arg_operand(ctx, (int)i);
     }
     const fx_arg *list = fx_arg_seq(ctx, FX_ARG_TUPLE, (int)job->count, items);
     g->out_tree = NULL;
-    fx_node_set_args(out, fx_arg_seq(ctx, FX_ARG_TUPLE, 1, &list), NULL, (int)job->count, defs);
+    fx_node_assign(out, fx_arg_seq(ctx, FX_ARG_TUPLE, 1, &list), NULL, (int)job->count, defs);
     FX_TRY(fx_node_infer(out));
     job->copy = g;
     return FX_OK;

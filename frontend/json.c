@@ -19,7 +19,7 @@ typedef struct parser {
     fx_arena *arena;
     const char *text, *at, *end;
     char *strings;     /* where the next unescaped string goes: none is longer than its source */
-    fx_value *stack;   /* values of the lists and objects that are still open */
+    fx_json_value *stack;   /* values of the lists and objects that are still open */
     size_t n, cap;
     int depth;
 } parser;
@@ -168,7 +168,7 @@ static size_t digits(const char *s, const char *end)
     return (size_t)(s - start);
 }
 
-static fx_status number(parser *p, fx_value *out)
+static fx_status number(parser *p, fx_json_value *out)
 {
     const char *start = p->at, *s = start;
     bool real = false;
@@ -203,7 +203,7 @@ static fx_status number(parser *p, fx_value *out)
         const char *after;
         memcpy(copy, start, n);
         copy[n] = 0;
-        *out = (fx_value){.type = FX_JSON_REAL, .f = fx_parse_double(copy, &after)};
+        *out = (fx_json_value){.type = FX_JSON_REAL, .f = fx_parse_double(copy, &after)};
         if (!isfinite(out->f))
             return fail(p, "a number too large for a double");
     } else {
@@ -214,7 +214,7 @@ static fx_status number(parser *p, fx_value *out)
         overflow |= !negative && v == INT64_MIN;
         if (overflow)
             return fail(p, "an integer of more than 64 bits");
-        *out = (fx_value){.type = FX_JSON_INT, .i = negative ? v : -v};
+        *out = (fx_json_value){.type = FX_JSON_INT, .i = negative ? v : -v};
     }
     p->at = s;
     return FX_OK;
@@ -229,7 +229,7 @@ static uint32_t hash(const char *key)
 }
 
 /* The slot of key in an object's index: that of an equal key or a free one (0). */
-static uint32_t *slot(const fx_value *object, const char *key)
+static uint32_t *slot(const fx_json_value *object, const char *key)
 {
     uint32_t mask = object->index[0];
     for (uint32_t i = hash(key) & mask;; i = (i + 1) & mask) {
@@ -240,7 +240,7 @@ static uint32_t *slot(const fx_value *object, const char *key)
 }
 
 /* Refuses duplicate keys; large objects get their index on the way. */
-static fx_status check_keys(parser *p, fx_value *object)
+static fx_status check_keys(parser *p, fx_json_value *object)
 {
     if (object->n > INDEXED) {
         uint32_t cap = 32;
@@ -264,10 +264,10 @@ static fx_status check_keys(parser *p, fx_value *object)
     return FX_OK;
 }
 
-static fx_status value(parser *p, fx_value *out);
+static fx_status value(parser *p, fx_json_value *out);
 
 /* At '[' or '{'. */
-static fx_status container(parser *p, bool object, fx_value *out)
+static fx_status container(parser *p, bool object, fx_json_value *out)
 {
     char close = object ? '}' : ']';
     size_t base = p->n;
@@ -281,7 +281,7 @@ static fx_status container(parser *p, bool object, fx_value *out)
         for (;;) {
             const char *key = NULL;
             size_t size;
-            fx_value item;
+            fx_json_value item;
             blank(p);
             if (object) {
                 if (p->at == p->end || *p->at != '"')
@@ -308,7 +308,7 @@ static fx_status container(parser *p, bool object, fx_value *out)
     size_t n = p->n - base;
     if (n > UINT32_MAX / 4)
         return fail(p, "too many items");
-    *out = (fx_value){.type = object ? FX_JSON_OBJECT : FX_JSON_ARRAY, .n = (uint32_t)n};
+    *out = (fx_json_value){.type = object ? FX_JSON_OBJECT : FX_JSON_ARRAY, .n = (uint32_t)n};
     out->items = n ? fx_arena_dup(p->arena, p->stack + base, n * sizeof *p->stack) : NULL;
     p->n = base;
     return object ? check_keys(p, out) : FX_OK;
@@ -323,12 +323,12 @@ static bool keyword(parser *p, const char *word)
     return true;
 }
 
-static fx_status value(parser *p, fx_value *out)
+static fx_status value(parser *p, fx_json_value *out)
 {
     char c = p->at < p->end ? *p->at : 0;
     if (c == '{' || c == '[')
         return container(p, c == '{', out);
-    *out = (fx_value){.type = FX_JSON_NULL};
+    *out = (fx_json_value){.type = FX_JSON_NULL};
     if (c == '"') {
         size_t size;
         FX_TRY(string(p, &out->s, &size));
@@ -348,11 +348,11 @@ static fx_status value(parser *p, fx_value *out)
     return number(p, out);
 }
 
-fx_status fx_json_parse(const fx_json *r, fx_arena *arena, const char *text, size_t size, const fx_value **out)
+fx_status fx_json_parse(const fx_json *r, fx_arena *arena, const char *text, size_t size, const fx_json_value **out)
 {
     parser p = {.r = r, .arena = arena, .text = text, .at = text, .end = text + size};
     p.strings = fx_arena_alloc(arena, size + 1);
-    fx_value *root = FX_NEW(arena, fx_value);
+    fx_json_value *root = FX_NEW(arena, fx_json_value);
     blank(&p);
     FX_TRY(value(&p, root));
     blank(&p);
@@ -362,7 +362,7 @@ fx_status fx_json_parse(const fx_json *r, fx_arena *arena, const char *text, siz
     return FX_OK;
 }
 
-const fx_value *fx_value_get(const fx_value *object, const char *key)
+const fx_json_value *fx_json_get(const fx_json_value *object, const char *key)
 {
     if (!object || object->type != FX_JSON_OBJECT)
         return NULL;
@@ -376,27 +376,27 @@ const fx_value *fx_value_get(const fx_value *object, const char *key)
     return NULL;
 }
 
-const fx_value *fx_value_at(const fx_value *array, size_t i)
+const fx_json_value *fx_json_at(const fx_json_value *array, size_t i)
 {
-    return i < fx_value_size(array) ? &array->items[i] : NULL;
+    return i < fx_json_size(array) ? &array->items[i] : NULL;
 }
 
-size_t fx_value_size(const fx_value *v)
+size_t fx_json_size(const fx_json_value *v)
 {
     return v && (v->type == FX_JSON_ARRAY || v->type == FX_JSON_OBJECT) ? v->n : 0;
 }
 
-const char *fx_value_text(const fx_value *v)
+const char *fx_json_text(const fx_json_value *v)
 {
     return v && v->type == FX_JSON_STRING ? v->s : NULL;
 }
 
-bool fx_value_is(const fx_value *v, fx_json_type type)
+bool fx_json_is(const fx_json_value *v, fx_json_type type)
 {
     return v && v->type == type;
 }
 
-bool fx_value_equal(const fx_value *a, const fx_value *b)
+bool fx_json_equal(const fx_json_value *a, const fx_json_value *b)
 {
     if (!a || !b || a->type != b->type || a->n != b->n)
         return a == b;
@@ -411,8 +411,8 @@ bool fx_value_equal(const fx_value *a, const fx_value *b)
     case FX_JSON_OBJECT: break;
     }
     for (uint32_t i = 0; i < a->n; i++) {
-        const fx_value *other = a->type == FX_JSON_ARRAY ? &b->items[i] : fx_value_get(b, a->items[i].key);
-        if (!fx_value_equal(&a->items[i], other))
+        const fx_json_value *other = a->type == FX_JSON_ARRAY ? &b->items[i] : fx_json_get(b, a->items[i].key);
+        if (!fx_json_equal(&a->items[i], other))
             return false;
     }
     return true;
@@ -433,74 +433,74 @@ static const char *type_name(fx_json_type type)
     return "something else";
 }
 
-const char *fx_json_kind(const fx_value *v)
+const char *fx_json_kind(const fx_json_value *v)
 {
     return v ? type_name(v->type) : "nothing";
 }
 
-fx_status fx_json_expect(const fx_json *r, const fx_value *v, fx_json_type type, const char *what)
+fx_status fx_json_expect(const fx_json *r, const fx_json_value *v, fx_json_type type, const char *what)
 {
     if (v && (v->type == type || (type == FX_JSON_TRUE && v->type == FX_JSON_FALSE)))
         return FX_OK;
     return fx_fail(r->ctx, FX_ERR_FORMAT, &r->loc, "expected '%s' to be %s, got %s", what, type_name(type), fx_json_kind(v));
 }
 
-static fx_status field(const fx_json *r, const fx_value *object, const char *key, fx_json_type type, const fx_value **out)
+static fx_status field(const fx_json *r, const fx_json_value *object, const char *key, fx_json_type type, const fx_json_value **out)
 {
-    if (!fx_value_is(object, FX_JSON_OBJECT))
+    if (!fx_json_is(object, FX_JSON_OBJECT))
         return fx_fail(r->ctx, FX_ERR_FORMAT, &r->loc, "expected an object with a field '%s', got %s", key, fx_json_kind(object));
-    const fx_value *v = fx_value_get(object, key);
+    const fx_json_value *v = fx_json_get(object, key);
     FX_TRY(fx_json_expect(r, v, type, key));
     *out = v;
     return FX_OK;
 }
 
-fx_status fx_json_object(const fx_json *r, const fx_value *object, const char *key, const fx_value **out)
+fx_status fx_json_object(const fx_json *r, const fx_json_value *object, const char *key, const fx_json_value **out)
 {
     return field(r, object, key, FX_JSON_OBJECT, out);
 }
 
-fx_status fx_json_array(const fx_json *r, const fx_value *object, const char *key, const fx_value **out)
+fx_status fx_json_array(const fx_json *r, const fx_json_value *object, const char *key, const fx_json_value **out)
 {
     return field(r, object, key, FX_JSON_ARRAY, out);
 }
 
-fx_status fx_json_string(const fx_json *r, const fx_value *object, const char *key, const char **out)
+fx_status fx_json_string(const fx_json *r, const fx_json_value *object, const char *key, const char **out)
 {
-    const fx_value *v = NULL;
+    const fx_json_value *v = NULL;
     FX_TRY(field(r, object, key, FX_JSON_STRING, &v));
     *out = fx_intern(r->ctx, v->s);
     return FX_OK;
 }
 
-fx_status fx_json_int(const fx_json *r, const fx_value *object, const char *key, int64_t *out)
+fx_status fx_json_int(const fx_json *r, const fx_json_value *object, const char *key, int64_t *out)
 {
-    const fx_value *v = NULL;
+    const fx_json_value *v = NULL;
     FX_TRY(field(r, object, key, FX_JSON_INT, &v));
     *out = v->i;
     return FX_OK;
 }
 
-fx_status fx_json_bool(const fx_json *r, const fx_value *object, const char *key, bool *out)
+fx_status fx_json_bool(const fx_json *r, const fx_json_value *object, const char *key, bool *out)
 {
-    const fx_value *v = NULL;
+    const fx_json_value *v = NULL;
     FX_TRY(field(r, object, key, FX_JSON_TRUE, &v));
     *out = v->type == FX_JSON_TRUE;
     return FX_OK;
 }
 
-fx_status fx_json_optional(const fx_json *r, const fx_value *object, const char *key, const fx_value **out)
+fx_status fx_json_optional(const fx_json *r, const fx_json_value *object, const char *key, const fx_json_value **out)
 {
-    if (!fx_value_is(object, FX_JSON_OBJECT))
+    if (!fx_json_is(object, FX_JSON_OBJECT))
         return fx_fail(r->ctx, FX_ERR_FORMAT, &r->loc, "expected an object, got %s", fx_json_kind(object));
-    const fx_value *v = fx_value_get(object, key);
-    *out = fx_value_is(v, FX_JSON_NULL) ? NULL : v;
+    const fx_json_value *v = fx_json_get(object, key);
+    *out = fx_json_is(v, FX_JSON_NULL) ? NULL : v;
     return FX_OK;
 }
 
-fx_status fx_json_union(const fx_json *r, const fx_value *v, const char *what, const char **tag, const fx_value **out)
+fx_status fx_json_union(const fx_json *r, const fx_json_value *v, const char *what, const char **tag, const fx_json_value **out)
 {
-    bool object = fx_value_is(v, FX_JSON_OBJECT);
+    bool object = fx_json_is(v, FX_JSON_OBJECT);
     if (!object || v->n != 1)
         return fx_fail(r->ctx, FX_ERR_FORMAT, &r->loc, "expected '%s' to be an object with one field, got %s%s", what, fx_json_kind(v),
                        object ? v->n ? " with several" : " with none" : "");
@@ -509,12 +509,12 @@ fx_status fx_json_union(const fx_json *r, const fx_value *v, const char *what, c
     return FX_OK;
 }
 
-fx_status fx_json_float(const fx_json *r, const fx_value *v, double *out)
+fx_status fx_json_float(const fx_json *r, const fx_json_value *v, double *out)
 {
-    const char *s = fx_value_text(v);
-    if (fx_value_is(v, FX_JSON_REAL))
+    const char *s = fx_json_text(v);
+    if (fx_json_is(v, FX_JSON_REAL))
         *out = v->f;
-    else if (fx_value_is(v, FX_JSON_INT))
+    else if (fx_json_is(v, FX_JSON_INT))
         *out = (double)v->i;
     else if (s && !strcmp(s, "NaN"))
         *out = (double)NAN;

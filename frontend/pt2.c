@@ -114,7 +114,7 @@ static fx_status find_model(fx_pt2 *p)
     return FX_OK;
 }
 
-static fx_status read_json(fx_pt2 *p, const fx_zip_entry *e, const fx_value **out)
+static fx_status read_json(fx_pt2 *p, const fx_zip_entry *e, const fx_json_value **out)
 {
     const unsigned char *data;
     p->r.loc.entry = e->name;
@@ -122,15 +122,15 @@ static fx_status read_json(fx_pt2 *p, const fx_zip_entry *e, const fx_value **ou
     return fx_json_parse(&p->r, p->tmp, (const char *)data, (size_t)e->size, out);
 }
 
-static fx_status read_schema(fx_pt2 *p, const fx_value *program)
+static fx_status read_schema(fx_pt2 *p, const fx_json_value *program)
 {
-    const fx_value *version, *writer;
+    const fx_json_value *version, *writer;
     int64_t major, minor;
     FX_TRY(fx_json_object(&p->r, program, "schema_version", &version));
     FX_TRY(fx_json_int(&p->r, version, "major", &major));
     FX_TRY(fx_json_int(&p->r, version, "minor", &minor));
     FX_TRY(fx_json_optional(&p->r, program, "torch_version", &writer));
-    p->torch_version = fx_value_is(writer, FX_JSON_STRING) ? fx_intern(p->ctx, fx_value_text(writer)) : "unknown";
+    p->torch_version = fx_json_is(writer, FX_JSON_STRING) ? fx_intern(p->ctx, fx_json_text(writer)) : "unknown";
     if (major != SCHEMA_MAJOR)
         return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "expected export schema %d, got %lld.%lld (torch %s)%s", SCHEMA_MAJOR,
                        (long long)major, (long long)minor, p->torch_version,
@@ -140,9 +140,9 @@ static fx_status read_schema(fx_pt2 *p, const fx_value *program)
 }
 
 /* The table of stored tensors. torch 2.8 pickled them all into one file instead. */
-static fx_status read_config(fx_pt2 *p, const char *name, const char *folder, const fx_value **config)
+static fx_status read_config(fx_pt2 *p, const char *name, const char *folder, const fx_json_value **config)
 {
-    const fx_value *root;
+    const fx_json_value *root;
     const fx_zip_entry *e = fx_zip_find(p->zip, name);
     if (!e) {
         const char *pickle = fx_intern_f(p->ctx, "%sdata/%s/%s.pt", p->root, folder, p->model);
@@ -160,7 +160,7 @@ static fx_status read_config(fx_pt2 *p, const char *name, const char *folder, co
 
 static fx_status load(fx_pt2 *p)
 {
-    const fx_value *program, *graph_module;
+    const fx_json_value *program, *graph_module;
     FX_TRY(find_root(p));
     FX_TRY(check_archive(p));
     FX_TRY(find_model(p));

@@ -59,7 +59,7 @@ typedef enum fx_json_type {
     FX_JSON_NULL, FX_JSON_FALSE, FX_JSON_TRUE, FX_JSON_INT, FX_JSON_REAL, FX_JSON_STRING, FX_JSON_ARRAY, FX_JSON_OBJECT
 } fx_json_type;
 
-typedef struct fx_value {
+typedef struct fx_json_value {
     fx_json_type type;
     uint32_t n;              /* items of ARRAY and OBJECT */
     const char *key;         /* of a field of an object */
@@ -67,37 +67,37 @@ typedef struct fx_value {
         int64_t i;
         double f;
         const char *s;
-        struct fx_value *items;
+        struct fx_json_value *items;
     };
     uint32_t *index;         /* of a large object: where keys are */
-} fx_value;
+} fx_json_value;
 
 /* Parses text into arena. Duplicate keys are errors. */
-fx_status fx_json_parse(const fx_json *r, fx_arena *arena, const char *text, size_t size, const fx_value **out);
+fx_status fx_json_parse(const fx_json *r, fx_arena *arena, const char *text, size_t size, const fx_json_value **out);
 
 /* Looking without complaint: NULL, 0 or false when there is no such thing. Values may be NULL. */
-const fx_value *fx_value_get(const fx_value *object, const char *key);
-const fx_value *fx_value_at(const fx_value *array, size_t i);
-size_t fx_value_size(const fx_value *v);           /* of lists and objects */
-const char *fx_value_text(const fx_value *v);      /* of strings */
-bool fx_value_is(const fx_value *v, fx_json_type type);
-bool fx_value_equal(const fx_value *a, const fx_value *b);
+const fx_json_value *fx_json_get(const fx_json_value *object, const char *key);
+const fx_json_value *fx_json_at(const fx_json_value *array, size_t i);
+size_t fx_json_size(const fx_json_value *v);           /* of lists and objects */
+const char *fx_json_text(const fx_json_value *v);      /* of strings */
+bool fx_json_is(const fx_json_value *v, fx_json_type type);
+bool fx_json_equal(const fx_json_value *a, const fx_json_value *b);
 
 /* A field of an object, of the type asked for. `object` itself may be anything: its type is checked too. */
-fx_status fx_json_object(const fx_json *r, const fx_value *object, const char *key, const fx_value **out);
-fx_status fx_json_array(const fx_json *r, const fx_value *object, const char *key, const fx_value **out);
-fx_status fx_json_string(const fx_json *r, const fx_value *object, const char *key, const char **out); /* interned */
-fx_status fx_json_int(const fx_json *r, const fx_value *object, const char *key, int64_t *out);
-fx_status fx_json_bool(const fx_json *r, const fx_value *object, const char *key, bool *out);
+fx_status fx_json_object(const fx_json *r, const fx_json_value *object, const char *key, const fx_json_value **out);
+fx_status fx_json_array(const fx_json *r, const fx_json_value *object, const char *key, const fx_json_value **out);
+fx_status fx_json_string(const fx_json *r, const fx_json_value *object, const char *key, const char **out); /* interned */
+fx_status fx_json_int(const fx_json *r, const fx_json_value *object, const char *key, int64_t *out);
+fx_status fx_json_bool(const fx_json *r, const fx_json_value *object, const char *key, bool *out);
 /* The field, or NULL in *out when it is missing or null. */
-fx_status fx_json_optional(const fx_json *r, const fx_value *object, const char *key, const fx_value **out);
+fx_status fx_json_optional(const fx_json *r, const fx_json_value *object, const char *key, const fx_json_value **out);
 /* An object with one field: which, and its value. `what` names the union in messages. */
-fx_status fx_json_union(const fx_json *r, const fx_value *value, const char *what, const char **tag, const fx_value **out);
+fx_status fx_json_union(const fx_json *r, const fx_json_value *value, const char *what, const char **tag, const fx_json_value **out);
 /* The value itself must be of a type (FX_JSON_TRUE: either boolean). `what` names it in messages. */
-fx_status fx_json_expect(const fx_json *r, const fx_value *value, fx_json_type type, const char *what);
+fx_status fx_json_expect(const fx_json *r, const fx_json_value *value, fx_json_type type, const char *what);
 /* A number, or one of the strings "NaN", "Infinity", "-Infinity". */
-fx_status fx_json_float(const fx_json *r, const fx_value *value, double *out);
-const char *fx_json_kind(const fx_value *value); /* "an object", "a string", "nothing" */
+fx_status fx_json_float(const fx_json *r, const fx_json_value *value, double *out);
+const char *fx_json_kind(const fx_json_value *value); /* "an object", "a string", "nothing" */
 
 /* ---- sympy.c: symbolic integers as torch writes them --------------------------------------------------- */
 
@@ -123,8 +123,8 @@ typedef struct fx_pt2 {
     const char *model;             /* "model": of models/model.json */
     const char *torch_version;
     const char *model_entry, *weights_entry, *constants_entry;
-    const fx_value *weights, *constants;   /* "config" objects */
-    const fx_value *ranges;                /* range_constraints */
+    const fx_json_value *weights, *constants;   /* "config" objects */
+    const fx_json_value *ranges;                /* range_constraints */
     fx_storage **storages;         /* of the zip's entries, made at first use */
     fx_graph *graph;               /* the outermost */
     const char *foreign_device;    /* first device met that is not the CPU */
@@ -144,10 +144,10 @@ fx_status fx_pt2_tensor(fx_pt2 *p, bool constant, const char *fqn, fx_tensor *ou
 fx_status fx_pt2_dtype(fx_pt2 *p, int64_t number, fx_dtype *out);
 fx_status fx_pt2_layout(fx_pt2 *p, int64_t number, const char **out);        /* "torch.strided" */
 fx_status fx_pt2_memory_format(fx_pt2 *p, int64_t number, const char **out); /* "torch.channels_last" */
-fx_status fx_pt2_device(fx_pt2 *p, const fx_value *device, const char **out);  /* always "cpu", or refused */
-fx_status fx_pt2_dim(fx_pt2 *p, fx_graph *g, const fx_value *sym_int, fx_dim *out);
+fx_status fx_pt2_device(fx_pt2 *p, const fx_json_value *device, const char **out);  /* always "cpu", or refused */
+fx_status fx_pt2_dim(fx_pt2 *p, fx_graph *g, const fx_json_value *sym_int, fx_dim *out);
 /* A TensorMeta. storage_offset may be NULL. */
-fx_status fx_pt2_tensor_meta(fx_pt2 *p, fx_graph *g, const fx_value *meta, const fx_type **type, fx_dim *storage_offset);
+fx_status fx_pt2_tensor_meta(fx_pt2 *p, fx_graph *g, const fx_json_value *meta, const fx_type **type, fx_dim *storage_offset);
 
 /* ---- pt2_args.c: arguments of calls ---------------------------------------------------------------------------- */
 
@@ -155,7 +155,7 @@ fx_status fx_pt2_tensor_meta(fx_pt2 *p, fx_graph *g, const fx_value *meta, const
 typedef struct fx_pt2_scope {
     fx_pt2 *p;
     fx_graph *g;
-    const fx_value *tensors, *ints, *bools, *floats; /* metas by name */
+    const fx_json_value *tensors, *ints, *bools, *floats; /* metas by name */
     fx_map names;                            /* interned name -> node */
 } fx_pt2_scope;
 
@@ -170,23 +170,23 @@ typedef struct fx_pt2_operands {
     size_t n, cap;
 } fx_pt2_operands;
 
-fx_status fx_pt2_argument(fx_pt2_scope *s, const fx_value *argument, fx_pt2_operands *ops, const fx_arg **out);
+fx_status fx_pt2_argument(fx_pt2_scope *s, const fx_json_value *argument, fx_pt2_operands *ops, const fx_arg **out);
 
 /* ---- pt2_graph.c: graphs -------------------------------------------------------------------------------------------- */
 
 /* Starts a scope over a serialised graph. */
-fx_status fx_pt2_scope_begin(fx_pt2 *p, fx_graph *g, const fx_value *graph, fx_pt2_scope *s);
+fx_status fx_pt2_scope_begin(fx_pt2 *p, fx_graph *g, const fx_json_value *graph, fx_pt2_scope *s);
 /* A placeholder for an `inputs` argument that is a tensor or symbol. */
 fx_status fx_pt2_placeholder(fx_pt2_scope *s, const char *tag, const char *name);
 /* All nodes, in order. */
-fx_status fx_pt2_nodes(fx_pt2_scope *s, const fx_value *nodes);
+fx_status fx_pt2_nodes(fx_pt2_scope *s, const fx_json_value *nodes);
 /* A graph that is an argument of a higher-order op. */
-fx_status fx_pt2_subgraph(fx_pt2_scope *outer, const fx_value *argument, fx_graph **out);
+fx_status fx_pt2_subgraph(fx_pt2_scope *outer, const fx_json_value *argument, fx_graph **out);
 
 /* ---- pt2_signature.c: what inputs and outputs are ------------------------------------------------------------------ */
 
 /* The outermost graph with its signature: placeholders, get_attr nodes, nodes, output, trees. */
-fx_status fx_pt2_program(fx_pt2 *p, const fx_value *graph_module);
+fx_status fx_pt2_program(fx_pt2 *p, const fx_json_value *graph_module);
 
 /* ---- pt2_tree.c: nested inputs and outputs ---------------------------------------------------------------------------- */
 
@@ -196,6 +196,6 @@ fx_status fx_pt2_tree(fx_pt2 *p, const char *what, const char *spec, int n, cons
 /* ---- pt2_meta.c: where a node comes from --------------------------------------------------------------------------------- */
 
 /* Fills loc->module and loc->frame from a node's metadata; names the classes of modules in g's tree. */
-void fx_pt2_metadata(fx_pt2 *p, fx_graph *g, const fx_value *metadata, fx_loc *loc);
+void fx_pt2_metadata(fx_pt2 *p, fx_graph *g, const fx_json_value *metadata, fx_loc *loc);
 
 #endif

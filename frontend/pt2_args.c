@@ -32,7 +32,7 @@ static fx_status operand(fx_pt2_scope *s, const char *name, fx_pt2_operands *ops
     return FX_OK;
 }
 
-static fx_status tensor(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status tensor(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     const char *name;
     FX_TRY(fx_json_string(&s->p->r, v, "name", &name));
@@ -44,10 +44,10 @@ static fx_status unknown(fx_pt2_scope *s, const char *tag)
     return fx_fail(s->p->ctx, FX_ERR_UNSUPPORTED, &s->p->r.loc, "an argument of kind '%s' is not supported", tag);
 }
 
-static fx_status optional_tensor(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status optional_tensor(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     const char *tag;
-    const fx_value *value;
+    const fx_json_value *value;
     FX_TRY(fx_json_union(&s->p->r, v, "as_optional_tensor", &tag, &value));
     if (!strcmp(tag, "as_tensor"))
         return tensor(s, value, ops, out);
@@ -58,16 +58,16 @@ static fx_status optional_tensor(fx_pt2_scope *s, const fx_value *v, fx_pt2_oper
 }
 
 /* SymIntArgument, SymFloatArgument, SymBoolArgument: a value's name or a constant. */
-static fx_status symbolic(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status symbolic(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     const fx_json *r = &s->p->r;
     const char *tag;
-    const fx_value *value;
+    const fx_json_value *value;
     double f;
     FX_TRY(fx_json_union(r, v, "symbolic argument", &tag, &value));
     if (!strcmp(tag, "as_name")) {
         FX_TRY(fx_json_expect(r, value, FX_JSON_STRING, tag));
-        return operand(s, fx_intern(s->p->ctx, fx_value_text(value)), ops, out);
+        return operand(s, fx_intern(s->p->ctx, fx_json_text(value)), ops, out);
     }
     if (!strcmp(tag, "as_int")) {
         FX_TRY(fx_json_expect(r, value, FX_JSON_INT, tag));
@@ -77,14 +77,14 @@ static fx_status symbolic(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *o
         *out = fx_arg_float(s->p->ctx, f);
     } else if (!strcmp(tag, "as_bool")) {
         FX_TRY(fx_json_expect(r, value, FX_JSON_TRUE, tag));
-        *out = fx_arg_bool(s->p->ctx, fx_value_is(value, FX_JSON_TRUE));
+        *out = fx_arg_bool(s->p->ctx, fx_json_is(value, FX_JSON_TRUE));
     } else {
         return unknown(s, tag);
     }
     return FX_OK;
 }
 
-static fx_status integer(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status integer(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     (void)ops;
     FX_TRY(fx_json_expect(&s->p->r, v, FX_JSON_INT, "as_int"));
@@ -92,7 +92,7 @@ static fx_status integer(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *op
     return FX_OK;
 }
 
-static fx_status floating(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status floating(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     double f;
     (void)ops;
@@ -101,23 +101,23 @@ static fx_status floating(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *o
     return FX_OK;
 }
 
-static fx_status boolean(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status boolean(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     (void)ops;
     FX_TRY(fx_json_expect(&s->p->r, v, FX_JSON_TRUE, "as_bool"));
-    *out = fx_arg_bool(s->p->ctx, fx_value_is(v, FX_JSON_TRUE));
+    *out = fx_arg_bool(s->p->ctx, fx_json_is(v, FX_JSON_TRUE));
     return FX_OK;
 }
 
-static fx_status text(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status text(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     (void)ops;
     FX_TRY(fx_json_expect(&s->p->r, v, FX_JSON_STRING, "as_string"));
-    *out = fx_arg_text(s->p->ctx, FX_ARG_STR, fx_intern(s->p->ctx, fx_value_text(v)));
+    *out = fx_arg_text(s->p->ctx, FX_ARG_STR, fx_intern(s->p->ctx, fx_json_text(v)));
     return FX_OK;
 }
 
-static fx_status none(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status none(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     (void)v;
     (void)ops;
@@ -125,18 +125,18 @@ static fx_status none(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, 
     return FX_OK;
 }
 
-static fx_status complex_number(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status complex_number(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     double re, im;
     (void)ops;
     FX_TRY(fx_json_expect(&s->p->r, v, FX_JSON_OBJECT, "as_complex"));
-    FX_TRY(fx_json_float(&s->p->r, fx_value_get(v, "real"), &re));
-    FX_TRY(fx_json_float(&s->p->r, fx_value_get(v, "imag"), &im));
+    FX_TRY(fx_json_float(&s->p->r, fx_json_get(v, "real"), &re));
+    FX_TRY(fx_json_float(&s->p->r, fx_json_get(v, "imag"), &im));
     *out = fx_arg_complex(s->p->ctx, re, im);
     return FX_OK;
 }
 
-static fx_status scalar_type(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status scalar_type(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     fx_dtype dtype;
     (void)ops;
@@ -146,7 +146,7 @@ static fx_status scalar_type(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands
     return FX_OK;
 }
 
-static fx_status layout(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status layout(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     const char *name;
     (void)ops;
@@ -156,7 +156,7 @@ static fx_status layout(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops
     return FX_OK;
 }
 
-static fx_status memory_format(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status memory_format(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     const char *name;
     (void)ops;
@@ -166,7 +166,7 @@ static fx_status memory_format(fx_pt2_scope *s, const fx_value *v, fx_pt2_operan
     return FX_OK;
 }
 
-static fx_status device(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status device(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     const char *name;
     (void)ops;
@@ -175,7 +175,7 @@ static fx_status device(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops
     return FX_OK;
 }
 
-static fx_status graph(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status graph(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     fx_graph *g;
     (void)ops;
@@ -184,7 +184,7 @@ static fx_status graph(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops,
     return FX_OK;
 }
 
-static fx_status custom_object(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status custom_object(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     const char *fqn;
     (void)ops;
@@ -194,30 +194,30 @@ static fx_status custom_object(fx_pt2_scope *s, const fx_value *v, fx_pt2_operan
 }
 
 /* A list whose items `item` reads. */
-typedef fx_status reader(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out);
+typedef fx_status reader(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out);
 
-static fx_status list(fx_pt2_scope *s, const fx_value *v, const char *tag, reader *item, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status list(fx_pt2_scope *s, const fx_json_value *v, const char *tag, reader *item, fx_pt2_operands *ops, const fx_arg **out)
 {
     FX_TRY(fx_json_expect(&s->p->r, v, FX_JSON_ARRAY, tag));
-    size_t n = fx_value_size(v);
+    size_t n = fx_json_size(v);
     const fx_arg **items = FX_NEW_ARRAY(s->p->tmp, const fx_arg *, n);
     for (size_t i = 0; i < n; i++)
-        FX_TRY(item(s, fx_value_at(v, i), ops, &items[i]));
+        FX_TRY(item(s, fx_json_at(v, i), ops, &items[i]));
     *out = fx_arg_seq(s->p->ctx, FX_ARG_LIST, (int)n, items);
     return FX_OK;
 }
 
-static fx_status tensors(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status tensors(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     return list(s, v, "as_tensors", tensor, ops, out);
 }
 
-static fx_status integers(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status integers(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     return list(s, v, "as_ints", integer, ops, out);
 }
 
-static fx_status floats(fx_pt2_scope *s, const fx_value *v, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status floats(fx_pt2_scope *s, const fx_json_value *v, fx_pt2_operands *ops, const fx_arg **out)
 {
     return list(s, v, "as_floats", floating, ops, out);
 }
@@ -260,13 +260,13 @@ static const struct kind {
     {"as_float_lists", floats, true},
 };
 
-static fx_status argument(fx_pt2_scope *s, const fx_value *arg, int depth, fx_pt2_operands *ops, const fx_arg **out);
+static fx_status argument(fx_pt2_scope *s, const fx_json_value *arg, int depth, fx_pt2_operands *ops, const fx_arg **out);
 
 /* as_string_to_argument: a dict of arguments. */
-static fx_status dict(fx_pt2_scope *s, const fx_value *v, int depth, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status dict(fx_pt2_scope *s, const fx_json_value *v, int depth, fx_pt2_operands *ops, const fx_arg **out)
 {
     FX_TRY(fx_json_expect(&s->p->r, v, FX_JSON_OBJECT, "as_string_to_argument"));
-    size_t n = fx_value_size(v);
+    size_t n = fx_json_size(v);
     const char **keys = FX_NEW_ARRAY(s->p->tmp, const char *, n);
     const fx_arg **items = FX_NEW_ARRAY(s->p->tmp, const fx_arg *, n);
     for (size_t i = 0; i < n; i++) {
@@ -277,10 +277,10 @@ static fx_status dict(fx_pt2_scope *s, const fx_value *v, int depth, fx_pt2_oper
     return FX_OK;
 }
 
-static fx_status argument(fx_pt2_scope *s, const fx_value *arg, int depth, fx_pt2_operands *ops, const fx_arg **out)
+static fx_status argument(fx_pt2_scope *s, const fx_json_value *arg, int depth, fx_pt2_operands *ops, const fx_arg **out)
 {
     const char *tag;
-    const fx_value *value;
+    const fx_json_value *value;
     FX_TRY(fx_json_union(&s->p->r, arg, "arg", &tag, &value));
     if (depth == MAX_DEPTH)
         return fx_fail(s->p->ctx, FX_ERR_UNSUPPORTED, &s->p->r.loc, "arguments are nested more than %d deep", MAX_DEPTH);
@@ -292,7 +292,7 @@ static fx_status argument(fx_pt2_scope *s, const fx_value *arg, int depth, fx_pt
     return unknown(s, tag);
 }
 
-fx_status fx_pt2_argument(fx_pt2_scope *s, const fx_value *arg, fx_pt2_operands *ops, const fx_arg **out)
+fx_status fx_pt2_argument(fx_pt2_scope *s, const fx_json_value *arg, fx_pt2_operands *ops, const fx_arg **out)
 {
     return argument(s, arg, 0, ops, out);
 }
@@ -304,7 +304,7 @@ fx_status fx_pt2_value_type(fx_pt2_scope *s, const char *tag, const char *name, 
     bool bool_value = !strcmp(tag, "as_sym_bool"), float_value = !strcmp(tag, "as_sym_float");
     if (!tensor_value && !int_value && !bool_value && !float_value)
         return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "a value of kind '%s' is not supported", tag);
-    const fx_value *meta = fx_value_get(tensor_value ? s->tensors : int_value ? s->ints : bool_value ? s->bools : s->floats, name);
+    const fx_json_value *meta = fx_json_get(tensor_value ? s->tensors : int_value ? s->ints : bool_value ? s->bools : s->floats, name);
     if (!meta)
         return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "the file does not say what type '%s' has", name);
     if (tensor_value)

@@ -5,13 +5,13 @@
 
 #include "frontend/pt2.h"
 
-fx_status fx_pt2_scope_begin(fx_pt2 *p, fx_graph *g, const fx_value *graph, fx_pt2_scope *s)
+fx_status fx_pt2_scope_begin(fx_pt2 *p, fx_graph *g, const fx_json_value *graph, fx_pt2_scope *s)
 {
     *s = (fx_pt2_scope){.p = p, .g = g};
     FX_TRY(fx_json_object(&p->r, graph, "tensor_values", &s->tensors));
     FX_TRY(fx_json_object(&p->r, graph, "sym_int_values", &s->ints));
     FX_TRY(fx_json_object(&p->r, graph, "sym_bool_values", &s->bools));
-    s->floats = fx_value_get(graph, "sym_float_values"); /* optional in the schema */
+    s->floats = fx_json_get(graph, "sym_float_values"); /* optional in the schema */
     if (s->floats)
         FX_TRY(fx_json_expect(&p->r, s->floats, FX_JSON_OBJECT, "sym_float_values"));
     return FX_OK;
@@ -28,17 +28,17 @@ fx_status fx_pt2_placeholder(fx_pt2_scope *s, const char *tag, const char *name)
 }
 
 /* The name of a value in an output argument: {"name": n} of a tensor, {"as_name": n} of a symbol. */
-static fx_status value_name(fx_pt2 *p, const char *tag, const fx_value *value, const char **out)
+static fx_status value_name(fx_pt2 *p, const char *tag, const fx_json_value *value, const char **out)
 {
     return fx_json_string(&p->r, value, strcmp(tag, "as_tensor") == 0 ? "name" : "as_name", out);
 }
 
 /* The type of one output argument, which may be a list of tensors. */
-static fx_status output_type(fx_pt2_scope *s, const fx_value *output, const fx_type **out)
+static fx_status output_type(fx_pt2_scope *s, const fx_json_value *output, const fx_type **out)
 {
     fx_pt2 *p = s->p;
     const char *tag, *name;
-    const fx_value *value;
+    const fx_json_value *value;
     FX_TRY(fx_json_union(&p->r, output, "output", &tag, &value));
     if (!strcmp(tag, "as_none")) {
         *out = fx_type_scalar(p->ctx, FX_TYPE_NONE);
@@ -49,10 +49,10 @@ static fx_status output_type(fx_pt2_scope *s, const fx_value *output, const fx_t
         return fx_pt2_value_type(s, tag, name, out);
     }
     FX_TRY(fx_json_expect(&p->r, value, FX_JSON_ARRAY, tag));
-    size_t n = fx_value_size(value);
+    size_t n = fx_json_size(value);
     const fx_type **items = FX_NEW_ARRAY(p->tmp, const fx_type *, n);
     for (size_t i = 0; i < n; i++) {
-        FX_TRY(fx_json_string(&p->r, fx_value_at(value, i), "name", &name));
+        FX_TRY(fx_json_string(&p->r, fx_json_at(value, i), "name", &name));
         FX_TRY(fx_pt2_value_type(s, "as_tensor", name, &items[i]));
     }
     *out = fx_type_tuple(p->ctx, (int)n, items);
@@ -75,12 +75,12 @@ static fx_status getitem(fx_pt2_scope *s, fx_node *from, size_t index, const cha
 }
 
 /* Names the items of a tuple: getitem nodes called as the file calls them. Items nobody reads are erased at the end. */
-static fx_status bind_items(fx_pt2_scope *s, fx_node *from, const fx_value *list, bool tensors)
+static fx_status bind_items(fx_pt2_scope *s, fx_node *from, const fx_json_value *list, bool tensors)
 {
     fx_pt2 *p = s->p;
-    for (size_t i = 0; i < fx_value_size(list); i++) {
+    for (size_t i = 0; i < fx_json_size(list); i++) {
         const char *tag = "as_tensor", *name;
-        const fx_value *value = fx_value_at(list, i);
+        const fx_json_value *value = fx_json_at(list, i);
         fx_node *item;
         if (!tensors)
             FX_TRY(fx_json_union(&p->r, value, "output", &tag, &value));
@@ -99,18 +99,18 @@ static fx_status bind_items(fx_pt2_scope *s, fx_node *from, const fx_value *list
 }
 
 /* What a call returns is not always told apart by the list of outputs: (x,) and x both list one. Higher-order ops say which. */
-static fx_status returns_tuple(fx_pt2_scope *s, const fx_value *node, const char *target, const fx_value *outputs, bool *out)
+static fx_status returns_tuple(fx_pt2_scope *s, const fx_json_value *node, const char *target, const fx_json_value *outputs, bool *out)
 {
-    const fx_value *single;
+    const fx_json_value *single;
     FX_TRY(fx_json_optional(&s->p->r, node, "is_hop_single_tensor_return", &single));
-    *out = fx_value_size(outputs) > 1 || (fx_value_size(outputs) == 1 && !strncmp(target, "higher_order.", 13) && fx_value_is(single, FX_JSON_FALSE));
+    *out = fx_json_size(outputs) > 1 || (fx_json_size(outputs) == 1 && !strncmp(target, "higher_order.", 13) && fx_json_is(single, FX_JSON_FALSE));
     return FX_OK;
 }
 
-static fx_status bind_outputs(fx_pt2_scope *s, const fx_value *node, fx_node *n, const fx_value *outputs)
+static fx_status bind_outputs(fx_pt2_scope *s, const fx_json_value *node, fx_node *n, const fx_json_value *outputs)
 {
     fx_pt2 *p = s->p;
-    size_t count = fx_value_size(outputs);
+    size_t count = fx_json_size(outputs);
     bool tuple;
     if (count == 0) {
         n->type = fx_type_scalar(p->ctx, FX_TYPE_NONE);
@@ -120,14 +120,14 @@ static fx_status bind_outputs(fx_pt2_scope *s, const fx_value *node, fx_node *n,
     if (tuple) {
         const fx_type **items = FX_NEW_ARRAY(p->tmp, const fx_type *, count);
         for (size_t i = 0; i < count; i++)
-            FX_TRY(output_type(s, fx_value_at(outputs, i), &items[i]));
+            FX_TRY(output_type(s, fx_json_at(outputs, i), &items[i]));
         n->type = fx_type_tuple(p->ctx, (int)count, items);
         return bind_items(s, n, outputs, false);
     }
     const char *tag, *name;
-    const fx_value *value;
-    FX_TRY(output_type(s, fx_value_at(outputs, 0), &n->type));
-    FX_TRY(fx_json_union(&p->r, fx_value_at(outputs, 0), "output", &tag, &value));
+    const fx_json_value *value;
+    FX_TRY(output_type(s, fx_json_at(outputs, 0), &n->type));
+    FX_TRY(fx_json_union(&p->r, fx_json_at(outputs, 0), "output", &tag, &value));
     if (!strcmp(tag, "as_none"))
         return FX_OK;
     if (!strcmp(tag, "as_tensors"))
@@ -152,26 +152,26 @@ static bool says_training(const char *target, const char *name, const fx_arg *a)
            a->kind == FX_ARG_BOOL && a->b;
 }
 
-static fx_status read_call(fx_pt2_scope *s, const fx_value *inputs, const char *target, call *c)
+static fx_status read_call(fx_pt2_scope *s, const fx_json_value *inputs, const char *target, call *c)
 {
     fx_pt2 *p = s->p;
-    size_t n = fx_value_size(inputs);
+    size_t n = fx_json_size(inputs);
     *c = (call){.positional = FX_NEW_ARRAY(p->tmp, const fx_arg *, n), .keyword = FX_NEW_ARRAY(p->tmp, const fx_arg *, n),
                 .keys = FX_NEW_ARRAY(p->tmp, const char *, n), .names = FX_NEW_ARRAY(p->tmp, const char *, n)};
     const fx_op *op = fx_op_lookup(p->ctx, target, NULL);
     const fx_schema *schema = op ? fx_op_schema(p->ctx, op) : NULL;
     for (size_t i = 0; i < n; i++) {
-        const fx_value *in = fx_value_at(inputs, i);
+        const fx_json_value *in = fx_json_at(inputs, i);
         const char *name;
         const fx_arg *value;
-        const fx_value *arg, *kind;
+        const fx_json_value *arg, *kind;
         FX_TRY(fx_json_string(&p->r, in, "name", &name));
         FX_TRY(fx_json_object(&p->r, in, "arg", &arg));
         FX_TRY(fx_json_optional(&p->r, in, "kind", &kind));
         FX_TRY(fx_pt2_argument(s, arg, &c->operands, &value));
         c->training |= says_training(target, name, value);
-        bool keyword = fx_value_is(kind, FX_JSON_INT) && kind->i == 2;
-        if (kind && !keyword && !(fx_value_is(kind, FX_JSON_INT) && kind->i == 1))
+        bool keyword = fx_json_is(kind, FX_JSON_INT) && kind->i == 2;
+        if (kind && !keyword && !(fx_json_is(kind, FX_JSON_INT) && kind->i == 1))
             return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "expected 1 (positional) or 2 (keyword) as kind of argument '%s'", name);
         /* Files before the field `kind` was written: what the schema makes keyword-only is one. */
         for (int k = 0; !kind && schema && k < schema->n; k++)
@@ -217,21 +217,21 @@ static void report_training(fx_pt2 *p, const char *target)
 }
 
 /* Its own name, which older schemas leave out (up to 8.15 of torch 2.10, as seen): then that of its only tensor. */
-static const char *node_name(const fx_value *node, const fx_value *outputs)
+static const char *node_name(const fx_json_value *node, const fx_json_value *outputs)
 {
-    const char *name = fx_value_text(fx_value_get(node, "name"));
+    const char *name = fx_json_text(fx_json_get(node, "name"));
     if (name && *name)
         return name;
-    if (fx_value_size(outputs) != 1)
+    if (fx_json_size(outputs) != 1)
         return NULL;
-    return fx_value_text(fx_value_get(fx_value_get(fx_value_at(outputs, 0), "as_tensor"), "name"));
+    return fx_json_text(fx_json_get(fx_json_get(fx_json_at(outputs, 0), "as_tensor"), "name"));
 }
 
-static fx_status read_node(fx_pt2_scope *s, const fx_value *node)
+static fx_status read_node(fx_pt2_scope *s, const fx_json_value *node)
 {
     fx_pt2 *p = s->p;
     const char *target;
-    const fx_value *inputs, *outputs, *metadata;
+    const fx_json_value *inputs, *outputs, *metadata;
     FX_TRY(fx_json_string(&p->r, node, "target", &target));
     FX_TRY(fx_json_array(&p->r, node, "inputs", &inputs));
     FX_TRY(fx_json_array(&p->r, node, "outputs", &outputs));
@@ -284,24 +284,24 @@ static fx_status check_types(fx_pt2_scope *s)
     return FX_OK;
 }
 
-fx_status fx_pt2_nodes(fx_pt2_scope *s, const fx_value *nodes)
+fx_status fx_pt2_nodes(fx_pt2_scope *s, const fx_json_value *nodes)
 {
     fx_pt2 *p = s->p;
     fx_loc outer = p->r.loc;
-    for (size_t i = 0; i < fx_value_size(nodes); i++)
-        FX_TRY(read_node(s, fx_value_at(nodes, i)));
+    for (size_t i = 0; i < fx_json_size(nodes); i++)
+        FX_TRY(read_node(s, fx_json_at(nodes, i)));
     p->r.loc = outer;
     if (p->n_training)
         return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &outer, "%zu nodes are in training mode: the model was exported without model.eval()", p->n_training);
     return check_types(s);
 }
 
-fx_status fx_pt2_subgraph(fx_pt2_scope *outer, const fx_value *argument, fx_graph **out)
+fx_status fx_pt2_subgraph(fx_pt2_scope *outer, const fx_json_value *argument, fx_graph **out)
 {
     enum { MAX_DEPTH = 8 };
     fx_pt2 *p = outer->p;
     const char *name, *tag;
-    const fx_value *graph, *inputs, *outputs, *nodes, *value, *single;
+    const fx_json_value *graph, *inputs, *outputs, *nodes, *value, *single;
     if (p->depth == MAX_DEPTH)
         return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "graphs are nested more than %d deep", MAX_DEPTH);
     FX_TRY(fx_json_string(&p->r, argument, "name", &name));
@@ -314,8 +314,8 @@ fx_status fx_pt2_subgraph(fx_pt2_scope *outer, const fx_value *argument, fx_grap
     g->file = p->r.loc.file;
     fx_pt2_scope s;
     FX_TRY(fx_pt2_scope_begin(p, g, graph, &s));
-    for (size_t i = 0; i < fx_value_size(inputs); i++) {
-        FX_TRY(fx_json_union(&p->r, fx_value_at(inputs, i), "input", &tag, &value));
+    for (size_t i = 0; i < fx_json_size(inputs); i++) {
+        FX_TRY(fx_json_union(&p->r, fx_json_at(inputs, i), "input", &tag, &value));
         FX_TRY(value_name(p, tag, value, &name));
         FX_TRY(fx_pt2_placeholder(&s, tag, name));
     }
@@ -323,11 +323,11 @@ fx_status fx_pt2_subgraph(fx_pt2_scope *outer, const fx_value *argument, fx_grap
     FX_TRY(fx_pt2_nodes(&s, nodes));
     p->depth--;
     fx_pt2_operands ops = {0};
-    size_t n = fx_value_size(outputs);
+    size_t n = fx_json_size(outputs);
     const fx_arg **items = FX_NEW_ARRAY(p->tmp, const fx_arg *, n);
     for (size_t i = 0; i < n; i++)
-        FX_TRY(fx_pt2_argument(&s, fx_value_at(outputs, i), &ops, &items[i]));
-    const fx_arg *result = fx_value_is(single, FX_JSON_TRUE) && n == 1 ? items[0] : fx_arg_seq(p->ctx, FX_ARG_TUPLE, (int)n, items);
+        FX_TRY(fx_pt2_argument(&s, fx_json_at(outputs, i), &ops, &items[i]));
+    const fx_arg *result = fx_json_is(single, FX_JSON_TRUE) && n == 1 ? items[0] : fx_arg_seq(p->ctx, FX_ARG_TUPLE, (int)n, items);
     fx_node *o = fx_node_new(g, FX_OUTPUT, "output", fx_arg_seq(p->ctx, FX_ARG_TUPLE, 1, &result), NULL, (int)ops.n, ops.nodes, "output");
     o->loc = (fx_loc){.file = p->r.loc.file, .entry = p->r.loc.entry, .node = o->name};
     g->stage = FX_STAGE_IMPORTED;

@@ -100,10 +100,10 @@ static const char *read_frame(fx_pt2 *p, const char *trace)
     return model ? model : layer;
 }
 
-void fx_pt2_metadata(fx_pt2 *p, fx_graph *g, const fx_value *metadata, fx_loc *loc)
+void fx_pt2_metadata(fx_pt2 *p, fx_graph *g, const fx_json_value *metadata, fx_loc *loc)
 {
-    const char *stack = fx_value_text(fx_value_get(metadata, "nn_module_stack"));
-    const char *trace = fx_value_text(fx_value_get(metadata, "stack_trace"));
+    const char *stack = fx_json_text(fx_json_get(metadata, "nn_module_stack"));
+    const char *trace = fx_json_text(fx_json_get(metadata, "stack_trace"));
     loc->module = loc->frame = NULL;
     if (stack)
         read_modules(p, g, stack, loc);

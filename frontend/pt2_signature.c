@@ -7,8 +7,8 @@
 
 typedef struct program {
     fx_pt2_scope s;
-    const fx_value *inputs, *outputs, *nodes;       /* of the graph */
-    const fx_value *input_specs, *output_specs;     /* of its signature, one for each */
+    const fx_json_value *inputs, *outputs, *nodes;       /* of the graph */
+    const fx_json_value *input_specs, *output_specs;     /* of its signature, one for each */
     const fx_arg **in_leaf, **out_leaf;     /* leaves of the input and output trees */
     int n_in_leaves, n_out_leaves, n_placeholders;
 } program;
@@ -19,20 +19,20 @@ static fx_status contradiction(fx_pt2 *p, const char *what, size_t i)
 }
 
 /* A name inside {"arg": {"name": ...}} must be that of the graph's input. */
-static fx_status spec_name(fx_pt2 *p, const fx_value *spec, const char **out)
+static fx_status spec_name(fx_pt2 *p, const fx_json_value *spec, const char **out)
 {
-    const fx_value *arg;
+    const fx_json_value *arg;
     FX_TRY(fx_json_object(&p->r, spec, "arg", &arg));
     return fx_json_string(&p->r, arg, "name", out);
 }
 
 /* user_input: a tensor or an integer that is a size. Other values were baked in by export and are given as constant_input. */
-static fx_status user_input(program *g, size_t i, const fx_value *spec)
+static fx_status user_input(program *g, size_t i, const fx_json_value *spec)
 {
     fx_pt2 *p = g->s.p;
     const char *tag, *spec_tag, *name, *other;
-    const fx_value *value, *arg, *spec_value;
-    FX_TRY(fx_json_union(&p->r, fx_value_at(g->inputs, i), "input", &tag, &value));
+    const fx_json_value *value, *arg, *spec_value;
+    FX_TRY(fx_json_union(&p->r, fx_json_at(g->inputs, i), "input", &tag, &value));
     FX_TRY(fx_json_object(&p->r, spec, "arg", &arg));
     FX_TRY(fx_json_union(&p->r, arg, "arg", &spec_tag, &spec_value));
     bool is_tensor = !strcmp(tag, "as_tensor");
@@ -51,11 +51,11 @@ static fx_status user_input(program *g, size_t i, const fx_value *spec)
 }
 
 /* constant_input: a number, string or None that export specialised the graph for. Nothing in the graph can name it. */
-static fx_status constant_input(program *g, const fx_value *spec)
+static fx_status constant_input(program *g, const fx_json_value *spec)
 {
     fx_pt2 *p = g->s.p;
     const char *name, *tag;
-    const fx_value *value;
+    const fx_json_value *value;
     FX_TRY(fx_json_string(&p->r, spec, "name", &name));
     FX_TRY(fx_json_object(&p->r, spec, "value", &value));
     FX_TRY(fx_json_union(&p->r, value, "value", &tag, &value));
@@ -72,15 +72,15 @@ static bool good_path(const char *path)
 }
 
 /* parameter, buffer, tensor_constant: a get_attr node for a tensor on the module tree. */
-static fx_status attribute(program *g, size_t i, const fx_value *spec, const char *key, bool parameter, bool persistent, bool constant)
+static fx_status attribute(program *g, size_t i, const fx_json_value *spec, const char *key, bool parameter, bool persistent, bool constant)
 {
     fx_pt2 *p = g->s.p;
     const char *name, *other, *fqn, *tag;
-    const fx_value *value;
+    const fx_json_value *value;
     const fx_type *type;
     FX_TRY(spec_name(p, spec, &name));
     FX_TRY(fx_json_string(&p->r, spec, key, &fqn));
-    FX_TRY(fx_json_union(&p->r, fx_value_at(g->inputs, i), "input", &tag, &value));
+    FX_TRY(fx_json_union(&p->r, fx_json_at(g->inputs, i), "input", &tag, &value));
     if (strcmp(tag, "as_tensor") != 0)
         return contradiction(p, "input", i);
     FX_TRY(fx_json_string(&p->r, value, "name", &other));
@@ -117,9 +117,9 @@ static fx_status input(program *g, size_t i, bool users)
 {
     fx_pt2 *p = g->s.p;
     const char *kind, *text;
-    const fx_value *spec;
+    const fx_json_value *spec;
     bool persistent;
-    FX_TRY(fx_json_union(&p->r, fx_value_at(g->input_specs, i), "input_specs", &kind, &spec));
+    FX_TRY(fx_json_union(&p->r, fx_json_at(g->input_specs, i), "input_specs", &kind, &spec));
     if (!strcmp(kind, "user_input"))
         return users ? user_input(g, i, spec) : FX_OK;
     if (!strcmp(kind, "constant_input"))
@@ -178,14 +178,14 @@ static fx_status output(program *g, size_t i, fx_pt2_operands *ops, const fx_arg
 {
     fx_pt2 *p = g->s.p;
     const char *kind, *name, *value;
-    const fx_value *spec, *spec_arg;
+    const fx_json_value *spec, *spec_arg;
     *arg = NULL;
-    FX_TRY(fx_json_union(&p->r, fx_value_at(g->output_specs, i), "output_specs", &kind, &spec));
+    FX_TRY(fx_json_union(&p->r, fx_json_at(g->output_specs, i), "output_specs", &kind, &spec));
     if (!strcmp(kind, "user_output")) {
         FX_TRY(fx_json_object(&p->r, spec, "arg", &spec_arg));
-        if (!fx_value_equal(spec_arg, fx_value_at(g->outputs, i)))
+        if (!fx_json_equal(spec_arg, fx_json_at(g->outputs, i)))
             return contradiction(p, "output", i);
-        return fx_pt2_argument(&g->s, fx_value_at(g->outputs, i), ops, arg);
+        return fx_pt2_argument(&g->s, fx_json_at(g->outputs, i), ops, arg);
     }
     for (size_t k = 0; k < sizeof state_changes / sizeof *state_changes; k++) {
         if (strcmp(state_changes[k].kind, kind) != 0)
@@ -209,7 +209,7 @@ static fx_status output(program *g, size_t i, fx_pt2_operands *ops, const fx_arg
 static fx_status outputs(program *g)
 {
     fx_pt2 *p = g->s.p;
-    size_t n = fx_value_size(g->outputs), count = 0;
+    size_t n = fx_json_size(g->outputs), count = 0;
     const fx_arg **items = FX_NEW_ARRAY(p->tmp, const fx_arg *, n);
     fx_pt2_operands ops = {0};
     for (size_t i = 0; i < n; i++) {
@@ -256,16 +256,16 @@ static bool counts_up(int n, const fx_arg *const *items)
 }
 
 /* Trees are kept only when they say something: f(a, b) of tensors and a single result, or several as a tuple, are flat. */
-static fx_status trees(program *g, const fx_value *graph_module)
+static fx_status trees(program *g, const fx_json_value *graph_module)
 {
     fx_pt2 *p = g->s.p;
-    const fx_value *calls, *signature;
+    const fx_json_value *calls, *signature;
     const char *fqn, *in_spec, *out_spec;
     const fx_arg *in, *out;
     FX_TRY(fx_json_array(&p->r, graph_module, "module_call_graph", &calls));
-    if (!fx_value_size(calls))
+    if (!fx_json_size(calls))
         return FX_OK;
-    const fx_value *whole = fx_value_at(calls, 0);
+    const fx_json_value *whole = fx_json_at(calls, 0);
     FX_TRY(fx_json_string(&p->r, whole, "fqn", &fqn));
     FX_TRY(fx_json_optional(&p->r, whole, "signature", &signature));
     if (*fqn || !signature)
@@ -282,10 +282,10 @@ static fx_status trees(program *g, const fx_value *graph_module)
     return FX_OK;
 }
 
-fx_status fx_pt2_program(fx_pt2 *p, const fx_value *graph_module)
+fx_status fx_pt2_program(fx_pt2 *p, const fx_json_value *graph_module)
 {
     const fx_json *r = &p->r;
-    const fx_value *graph, *signature;
+    const fx_json_value *graph, *signature;
     program g = {0};
     FX_TRY(fx_json_object(r, graph_module, "graph", &graph));
     FX_TRY(fx_json_object(r, graph_module, "signature", &signature));
@@ -294,11 +294,11 @@ fx_status fx_pt2_program(fx_pt2 *p, const fx_value *graph_module)
     FX_TRY(fx_json_array(r, graph, "nodes", &g.nodes));
     FX_TRY(fx_json_array(r, signature, "input_specs", &g.input_specs));
     FX_TRY(fx_json_array(r, signature, "output_specs", &g.output_specs));
-    size_t n_in = fx_value_size(g.inputs), n_out = fx_value_size(g.outputs);
-    if (n_in != fx_value_size(g.input_specs))
-        return fx_fail(p->ctx, FX_ERR_FORMAT, &r->loc, "the graph has %zu inputs, its signature %zu", n_in, fx_value_size(g.input_specs));
-    if (n_out != fx_value_size(g.output_specs))
-        return fx_fail(p->ctx, FX_ERR_FORMAT, &r->loc, "the graph has %zu outputs, its signature %zu", n_out, fx_value_size(g.output_specs));
+    size_t n_in = fx_json_size(g.inputs), n_out = fx_json_size(g.outputs);
+    if (n_in != fx_json_size(g.input_specs))
+        return fx_fail(p->ctx, FX_ERR_FORMAT, &r->loc, "the graph has %zu inputs, its signature %zu", n_in, fx_json_size(g.input_specs));
+    if (n_out != fx_json_size(g.output_specs))
+        return fx_fail(p->ctx, FX_ERR_FORMAT, &r->loc, "the graph has %zu outputs, its signature %zu", n_out, fx_json_size(g.output_specs));
     g.in_leaf = FX_NEW_ARRAY(p->tmp, const fx_arg *, n_in);
     g.out_leaf = FX_NEW_ARRAY(p->tmp, const fx_arg *, n_out);
     FX_TRY(fx_pt2_scope_begin(p, p->graph, graph, &g.s));

@@ -35,19 +35,19 @@ static bool is_dict(const char *type)
 static fx_status read_keys(reader *t, const char *type, const char *context, size_t n, const char **keys)
 {
     fx_pt2 *p = t->p;
-    const fx_value *list;
+    const fx_json_value *list;
     FX_TRY(fx_json_parse(&p->r, p->tmp, context, strlen(context), &list));
     if (!strcmp(type, "collections.defaultdict"))
         FX_TRY(fx_json_array(&p->r, list, "dict_context", &list));
     FX_TRY(fx_json_expect(&p->r, list, FX_JSON_ARRAY, "context"));
-    if (fx_value_size(list) != n)
+    if (fx_json_size(list) != n)
         return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "%s: expected as many keys as items, got %zu and %zu", t->what,
-                       fx_value_size(list), n);
+                       fx_json_size(list), n);
     for (size_t i = 0; i < n; i++) {
-        const fx_value *key = fx_value_at(list, i);
-        if (fx_value_is(key, FX_JSON_STRING))
-            keys[i] = fx_intern(p->ctx, fx_value_text(key));
-        else if (fx_value_is(key, FX_JSON_INT))
+        const fx_json_value *key = fx_json_at(list, i);
+        if (fx_json_is(key, FX_JSON_STRING))
+            keys[i] = fx_intern(p->ctx, fx_json_text(key));
+        else if (fx_json_is(key, FX_JSON_INT))
             keys[i] = fx_intern_f(p->ctx, "%lld", (long long)key->i);
         else
             return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%s: expected strings or integers as keys of a dict, got %s", t->what,
@@ -56,16 +56,16 @@ static fx_status read_keys(reader *t, const char *type, const char *context, siz
     return FX_OK;
 }
 
-static fx_status node(reader *t, const fx_value *spec, int depth, const fx_arg **out)
+static fx_status node(reader *t, const fx_json_value *spec, int depth, const fx_arg **out)
 {
     fx_pt2 *p = t->p;
-    const fx_value *type, *children;
+    const fx_json_value *type, *children;
     const char *name, *context;
     if (depth == MAX_DEPTH)
         return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%s: nested more than %d deep", t->what, MAX_DEPTH);
     FX_TRY(fx_json_optional(&p->r, spec, "type", &type));
     FX_TRY(fx_json_array(&p->r, spec, "children_spec", &children));
-    size_t n = fx_value_size(children);
+    size_t n = fx_json_size(children);
     if (!type) {
         if (n || t->next == t->n)
             return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "%s: expected a tree of %d leaves, got more", t->what, t->n);
@@ -75,7 +75,7 @@ static fx_status node(reader *t, const fx_value *spec, int depth, const fx_arg *
     FX_TRY(fx_json_string(&p->r, spec, "type", &name));
     const fx_arg **items = FX_NEW_ARRAY(p->tmp, const fx_arg *, n);
     for (size_t i = 0; i < n; i++)
-        FX_TRY(node(t, fx_value_at(children, i), depth + 1, &items[i]));
+        FX_TRY(node(t, fx_json_at(children, i), depth + 1, &items[i]));
     for (size_t i = 0; i < sizeof sequences / sizeof *sequences; i++)
         if (!strcmp(sequences[i].name, name)) {
             *out = fx_arg_seq(p->ctx, sequences[i].kind, (int)n, items);
@@ -92,15 +92,15 @@ static fx_status node(reader *t, const fx_value *spec, int depth, const fx_arg *
 
 fx_status fx_pt2_tree(fx_pt2 *p, const char *what, const char *spec, int n, const fx_arg *const *leaf, const fx_arg **out)
 {
-    const fx_value *root;
+    const fx_json_value *root;
     FX_TRY(fx_json_parse(&p->r, p->tmp, spec, strlen(spec), &root));
-    if (!fx_value_is(root, FX_JSON_ARRAY) || fx_value_size(root) != 2 || !fx_value_is(fx_value_at(root, 0), FX_JSON_INT))
+    if (!fx_json_is(root, FX_JSON_ARRAY) || fx_json_size(root) != 2 || !fx_json_is(fx_json_at(root, 0), FX_JSON_INT))
         return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "%s: expected a tree as [protocol, spec]", what);
-    if (fx_value_at(root, 0)->i != 1)
+    if (fx_json_at(root, 0)->i != 1)
         return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%s: expected protocol 1 of trees, got %lld", what,
-                       (long long)fx_value_at(root, 0)->i);
+                       (long long)fx_json_at(root, 0)->i);
     reader t = {.p = p, .what = what, .leaf = leaf, .n = n};
-    FX_TRY(node(&t, fx_value_at(root, 1), 0, out));
+    FX_TRY(node(&t, fx_json_at(root, 1), 0, out));
     if (t.next != n)
         return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "%s: expected a tree of %d leaves, got %d", what, n, t.next);
     return FX_OK;

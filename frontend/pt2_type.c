@@ -53,7 +53,7 @@ fx_status fx_pt2_memory_format(fx_pt2 *p, int64_t number, const char **out)
     return numbered(p, names, 5, number, "memory format", out);
 }
 
-fx_status fx_pt2_device(fx_pt2 *p, const fx_value *device, const char **out)
+fx_status fx_pt2_device(fx_pt2 *p, const fx_json_value *device, const char **out)
 {
     const char *type;
     FX_TRY(fx_json_string(&p->r, device, "type", &type));
@@ -75,20 +75,20 @@ static void add_symbols(fx_pt2 *p, fx_graph *g, const fx_sympy_symbol *s)
         if (known)
             continue;
         fx_sym_range range = {.name = s->name, .min = s->min, .max = INT64_MAX};
-        const fx_value *given = fx_value_get(p->ranges, s->name);
-        const fx_value *min = fx_value_get(given, "min_val"), *max = fx_value_get(given, "max_val");
-        if (fx_value_is(min, FX_JSON_INT))
+        const fx_json_value *given = fx_json_get(p->ranges, s->name);
+        const fx_json_value *min = fx_json_get(given, "min_val"), *max = fx_json_get(given, "max_val");
+        if (fx_json_is(min, FX_JSON_INT))
             range.min = min->i;
-        if (fx_value_is(max, FX_JSON_INT))
+        if (fx_json_is(max, FX_JSON_INT))
             range.max = max->i;
         FX_PUSH(g->arena, g->symbols, g->n_symbols, g->cap_symbols) = range;
     }
 }
 
-fx_status fx_pt2_dim(fx_pt2 *p, fx_graph *g, const fx_value *sym_int, fx_dim *out)
+fx_status fx_pt2_dim(fx_pt2 *p, fx_graph *g, const fx_json_value *sym_int, fx_dim *out)
 {
     const char *tag, *text;
-    const fx_value *value;
+    const fx_json_value *value;
     FX_TRY(fx_json_union(&p->r, sym_int, "SymInt", &tag, &value));
     if (!strcmp(tag, "as_int")) {
         FX_TRY(fx_json_expect(&p->r, value, FX_JSON_INT, tag));
@@ -124,11 +124,11 @@ static fx_status check_extent(fx_pt2 *p, fx_dtype dtype, int rank, const fx_dim 
     return FX_OK;
 }
 
-fx_status fx_pt2_tensor_meta(fx_pt2 *p, fx_graph *g, const fx_value *meta, const fx_type **type, fx_dim *storage_offset)
+fx_status fx_pt2_tensor_meta(fx_pt2 *p, fx_graph *g, const fx_json_value *meta, const fx_type **type, fx_dim *storage_offset)
 {
     const fx_json *r = &p->r;
     int64_t number;
-    const fx_value *sizes, *strides, *device, *offset;
+    const fx_json_value *sizes, *strides, *device, *offset;
     fx_dtype dtype = FX_F32;
     const char *text = "";
     FX_TRY(fx_json_int(r, meta, "dtype", &number));
@@ -141,15 +141,15 @@ fx_status fx_pt2_tensor_meta(fx_pt2 *p, fx_graph *g, const fx_value *meta, const
     FX_TRY(fx_pt2_device(p, device, &text));
     FX_TRY(fx_json_array(r, meta, "sizes", &sizes));
     FX_TRY(fx_json_array(r, meta, "strides", &strides));
-    size_t rank = fx_value_size(sizes);
-    if (rank != fx_value_size(strides))
-        return fx_fail(p->ctx, FX_ERR_FORMAT, &r->loc, "expected as many strides as sizes, got %zu and %zu", fx_value_size(strides), rank);
+    size_t rank = fx_json_size(sizes);
+    if (rank != fx_json_size(strides))
+        return fx_fail(p->ctx, FX_ERR_FORMAT, &r->loc, "expected as many strides as sizes, got %zu and %zu", fx_json_size(strides), rank);
     if (rank > FX_MAX_RANK)
         return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &r->loc, "expected at most %d dimensions, got %zu", FX_MAX_RANK, rank);
     fx_dim dims[FX_MAX_RANK], steps[FX_MAX_RANK];
     for (size_t i = 0; i < rank; i++) {
-        FX_TRY(fx_pt2_dim(p, g, fx_value_at(sizes, i), &dims[i]));
-        FX_TRY(fx_pt2_dim(p, g, fx_value_at(strides, i), &steps[i]));
+        FX_TRY(fx_pt2_dim(p, g, fx_json_at(sizes, i), &dims[i]));
+        FX_TRY(fx_pt2_dim(p, g, fx_json_at(strides, i), &steps[i]));
         if (!steps[i].sym && steps[i].value < 0)
             return fx_fail(p->ctx, FX_ERR_FORMAT, &r->loc, "expected strides of at least 0, got %lld", (long long)steps[i].value);
     }

@@ -67,7 +67,7 @@ fx_status fx_pt2_tensor(fx_pt2 *p, bool constant, const char *fqn, fx_tensor *ou
     const fx_json *r = &p->r;
     const char *folder = constant ? "constants" : "weights", *path;
     bool pickled;
-    const fx_value *meta = fx_value_get(constant ? p->constants : p->weights, fqn), *tensor_meta;
+    const fx_json_value *meta = fx_json_get(constant ? p->constants : p->weights, fqn), *tensor_meta;
     p->r.loc.entry = constant ? p->constants_entry : p->weights_entry;
     if (!meta)
         return fx_fail(p->ctx, FX_ERR_FORMAT, &r->loc, "the file holds no %s '%s'", constant ? "constant" : "weight", fqn);

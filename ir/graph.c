@@ -152,7 +152,7 @@ static const char *name_of(fx_graph *g, const fx_node *n, const char *given)
     return unique_name(g, info->base, false);
 }
 
-fx_node *fx_graph_node(const fx_graph *g, const char *name)
+fx_node *fx_graph_find_node(const fx_graph *g, const char *name)
 {
     return fx_map_get(&g->by_name, fx_intern(g->ctx, name));
 }
@@ -253,7 +253,7 @@ static void set_operands(fx_node *n, const fx_arg *args, const fx_arg *kwargs, i
         link_use(&array[i], defs[i], n);
 }
 
-void fx_node_set_args(fx_node *n, const fx_arg *args, const fx_arg *kwargs, int n_operands, fx_node *const *operands)
+void fx_node_assign(fx_node *n, const fx_arg *args, const fx_arg *kwargs, int n_operands, fx_node *const *operands)
 {
     set_operands(n, args, kwargs, n_operands, operands);
     n->type = NULL;
@@ -392,11 +392,12 @@ fx_graph *fx_graph_new(fx_context *ctx, const char *name)
     g->arena = arena;
     g->name = fx_intern(ctx, name);
     g->root = FX_NEW(arena, fx_module);
+    g->root->graph = g;
     g->root->name = g->root->path = fx_intern(ctx, "");
     return g;
 }
 
-fx_node *fx_graph_output(const fx_graph *g)
+fx_node *fx_graph_output_node(const fx_graph *g)
 {
     for (fx_node *n = g->last; n; n = n->prev)
         if (n->opcode == FX_OUTPUT)
@@ -406,9 +407,22 @@ fx_node *fx_graph_output(const fx_graph *g)
 
 /* ---- copying ----------------------------------------------------------------------------------------------------------------- */
 
+static fx_meta *copy_meta(fx_graph *to, const fx_meta *from)
+{
+    fx_meta *first = NULL, **end = &first;
+    for (; from; from = from->next, end = &(*end)->next) {
+        *end = fx_arena_dup(to->arena, from, sizeof *from);
+        (*end)->next = NULL;
+    }
+    return first;
+}
+
 static void copy_module(fx_graph *to, fx_module *into, const fx_module *from)
 {
     into->class_name = from->class_name;
+    into->config = from->config;
+    into->body = from->body ? fx_graph_copy(from->body) : NULL;
+    into->meta = copy_meta(to, from->meta);
     for (size_t i = 0; i < from->n_attrs; i++) {
         const fx_attr *a = from->attrs[i];
         fx_attr *b = fx_attr_add(to, a->path, &a->tensor, false);
@@ -452,6 +466,7 @@ fx_graph *fx_graph_copy(const fx_graph *g)
         m->type = n->type;
         m->loc = n->loc;
         m->loc.node = m->name;
+        m->meta = copy_meta(c, n->meta);
         by_id[n->id] = m;
     }
     return c;

@@ -9,6 +9,7 @@
 
 #include "fxcc/error.h"
 #include "fxcc/graph.h"
+#include "fxcc/module.h"
 #include "fxcc/tensor.h"
 
 /* Out of memory never reaches the code below: fx_arena_alloc and friends do not return NULL but
@@ -183,12 +184,6 @@ void fx_type_print(fx_text *t, const fx_type *type);   /* f32[1, 3, 32, 32]; (f3
 
 /* ---- arg.c: argument templates -------------------------------------------------------------------- */
 
-typedef enum fx_arg_kind {
-    FX_ARG_NONE, FX_ARG_NODE, FX_ARG_BOOL, FX_ARG_INT, FX_ARG_FLOAT, FX_ARG_COMPLEX, FX_ARG_STR, FX_ARG_DTYPE,
-    FX_ARG_DEVICE, FX_ARG_LAYOUT, FX_ARG_MEMORY_FORMAT, FX_ARG_LIST, FX_ARG_TUPLE, FX_ARG_DICT, FX_ARG_SLICE,
-    FX_ARG_ELLIPSIS, FX_ARG_SYM, FX_ARG_GRAPH
-} fx_arg_kind;
-
 /* An interned tree: equal trees are the same pointer. Leaves are constants or operand numbers
  * (FX_ARG_NODE: index into the node's operands). */
 typedef struct fx_arg {
@@ -297,6 +292,13 @@ const fx_schema *fx_op_schema(fx_context *ctx, const fx_op *op);
 
 /* ---- graph.c, module.c: the graph ------------------------------------------------------------------- */
 
+/* Notes by key: values without operands. */
+typedef struct fx_meta {
+    const char *key;                /* interned */
+    const struct fx_arg *value;
+    struct fx_meta *next;           /* in order of setting */
+} fx_meta;
+
 typedef struct fx_use {
     fx_node *def, *user;
     struct fx_use *prev, *next;     /* the list of def's uses, in order of creation */
@@ -319,6 +321,7 @@ struct fx_node {
     fx_node *prev, *next;
     const fx_type *type;            /* NULL when unknown */
     fx_loc loc;                     /* loc.node is name */
+    fx_meta *meta;                  /* users' notes, NULL mostly */
 };
 
 /* A tensor that hangs on the module tree. Aliases (tied weights) share storage. */
@@ -332,19 +335,26 @@ typedef struct fx_attr {
     uint64_t hash;                  /* of the content, where a .fx text gave it instead of the data; else 0 */
 } fx_attr;
 
-typedef struct fx_module {
+struct fx_module {
+    fx_graph *graph;                /* it hangs in */
     const char *name, *path;        /* last component, and all of it; "" for the root */
     const char *class_name;         /* "torch.nn.modules.conv.Conv2d", or NULL */
+    const fx_arg *config;           /* a DICT of constants: the constructor's keywords; NULL when unknown */
+    fx_graph *body;                 /* of a module made of a part of a graph, else NULL */
+    fx_meta *meta;
     struct fx_module *parent;
     struct fx_module **children; size_t n_children, cap_children;
     fx_attr **attrs; size_t n_attrs, cap_attrs;
-} fx_module;
+};
 
 typedef enum fx_stage {
+    FX_STAGE_CAPTURED,   /* any opcodes, targets and arguments, as a caller built it or torch.fx captured it */
     FX_STAGE_IMPORTED,   /* any opcodes, targets and in-place ops; args of known ops are normalised */
     FX_STAGE_FUNCTIONAL, /* no in-place op, no mutation; targets all known */
     FX_STAGE_CORE        /* only rows with FX_OP_CORE; every node typed */
 } fx_stage;
+
+const char *fx_stage_name(fx_stage stage); /* "captured" */
 
 struct fx_graph {
     fx_context *ctx;
@@ -362,6 +372,7 @@ struct fx_graph {
     const fx_arg *out_tree;         /* NULL when flat */
     fx_node *insert_before;         /* NULL: at the end */
     fx_map name_counts;             /* base of a name -> last number given out */
+    fx_status status;               /* of the last public call that failed and returned a pointer */
     fx_map attrs_by_path, modules_by_path, attr_counts; /* by interned path */
 };
 
@@ -414,12 +425,10 @@ int fx_node_ints(const fx_node *n, int param, int64_t *out, int max); /* list of
 int fx_node_param(const fx_node *n, const char *name);                /* schema position of a name, -1 if none */
 
 void fx_node_replace_uses(fx_node *old, fx_node *by);                 /* all uses of old become uses of by */
-void fx_node_set_args(fx_node *n, const fx_arg *args, const fx_arg *kwargs, int n_operands, fx_node *const *operands);
+void fx_node_assign(fx_node *n, const fx_arg *args, const fx_arg *kwargs, int n_operands, fx_node *const *operands);
 void fx_node_set_operand(fx_node *n, int operand, fx_node *by);
 fx_status fx_node_erase(fx_node *n);                                  /* FX_ERR_ARGUMENT naming the users while used */
 void fx_node_move_before(fx_node *n, fx_node *at);                    /* at NULL: to the end */
-fx_node *fx_graph_output(const fx_graph *g);                          /* the output node or NULL */
-fx_node *fx_graph_node(const fx_graph *g, const char *name);
 fx_graph *fx_graph_new(fx_context *ctx, const char *name);
 fx_graph *fx_graph_copy(const fx_graph *g);                           /* deep; module tree copied, storages shared */
 

@@ -30,6 +30,7 @@ fx_module *fx_module_make(fx_graph *g, const char *path)
         fx_module *child = fx_map_get(&g->modules_by_path, here);
         if (!child) {
             child = FX_NEW(g->arena, fx_module);
+            child->graph = g;
             child->name = fx_intern_n(g->ctx, p, n);
             child->path = here;
             child->parent = m;

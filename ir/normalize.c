@@ -151,7 +151,7 @@ fx_status fx_node_normalize(fx_node *n)
     for (int i = 0; i < n->n_operands; i++)
         operands[i] = n->operands[i].def;
     const fx_type *type = n->type;
-    fx_node_set_args(n, args, NULL, n->n_operands, operands);
+    fx_node_assign(n, args, NULL, n->n_operands, operands);
     n->type = type;
     return FX_OK;
 }

@@ -296,7 +296,7 @@ static fx_status parse_operand(parser *p, const fx_arg **out)
     const char *name;
     fx_lexer before = *lx;
     FX_TRY(fx_lex_name(lx, "a node's name", &name));
-    fx_node *n = p->g ? fx_graph_node(p->g, name) : NULL;
+    fx_node *n = p->g ? fx_graph_find_node(p->g, name) : NULL;
     if (!n) {
         *lx = before;
         return fx_lex_error(lx, "there is no node '%.60s' before this one", name);
@@ -767,7 +767,7 @@ static fx_status parse_node(parser *p)
         *lx = before;
         return fx_lex_fail(lx, "a name of letters, digits and '_'");
     }
-    if (fx_graph_node(p->g, name)) {
+    if (fx_graph_find_node(p->g, name)) {
         *lx = before;
         return fx_lex_error(lx, "the node '%.60s' is there twice", name);
     }
@@ -797,7 +797,7 @@ static fx_status parse_output(parser *p)
     FX_TRY(parse_call_args(p, &args, &kwargs));
     if (fx_lex_accept(&p->lx, ":"))
         FX_TRY(parse_type(p, &type));
-    if (fx_graph_node(p->g, name))
+    if (fx_graph_find_node(p->g, name))
         return fx_lex_error(&p->lx, "the node 'output' is there twice");
     return finish_node(p, FX_OUTPUT, name, "output", type, args, kwargs);
 }
@@ -806,15 +806,14 @@ static fx_status parse_output(parser *p)
 
 static fx_status parse_header(parser *p)
 {
-    static const char *const stages[] = {"imported", "functional", "core"};
     fx_lexer *lx = &p->lx;
     const char *name;
     FX_TRY(fx_lex_expect(lx, "graph"));
     FX_TRY(fx_lex_name(lx, "the graph's name", &name));
     p->g = fx_graph_new(p->ctx, name);
     p->g->stage = FX_STAGE_IMPORTED;
-    for (int i = 0; i < 3; i++) {
-        if (fx_lex_accept(lx, stages[i])) {
+    for (int i = 0; i <= FX_STAGE_CORE; i++) {
+        if (fx_lex_accept(lx, fx_stage_name((fx_stage)i))) {
             p->g->stage = (fx_stage)i;
             break;
         }
@@ -940,6 +939,8 @@ static fx_status complete(void *arg)
     fx_graph *g = arg;
     FX_FOR_NODES(g, n) {
         const fx_type *given = n->type;
+        if (g->stage == FX_STAGE_CAPTURED && n->opcode != FX_PLACEHOLDER && n->opcode != FX_GET_ATTR)
+            continue; /* passes/legalize.c normalises and infers */
         if (n->opcode == FX_CALL_FUNCTION && n->op) {
             FX_TRY(fx_node_normalize(n));
             n->type = given;

@@ -446,12 +446,17 @@ static void put_node(fx_text *t, const fx_graph *g, const fx_node *n)
     fx_puts(t, "\n");
 }
 
+const char *fx_stage_name(fx_stage stage)
+{
+    static const char *const names[] = {"captured", "imported", "functional", "core"};
+    return (unsigned)stage < sizeof names / sizeof *names ? names[stage] : "?";
+}
+
 void fx_graph_print(fx_text *t, const fx_graph *g)
 {
-    static const char *const stages[] = {"imported", "functional", "core"};
     fx_puts(t, "graph ");
     fx_put_quoted(t, g->name ? g->name : "");
-    fx_printf(t, " %s", (unsigned)g->stage <= FX_STAGE_CORE ? stages[g->stage] : "?");
+    fx_printf(t, " %s", fx_stage_name(g->stage));
     if (g->file) {
         fx_puts(t, " file ");
         fx_put_quoted(t, g->file);

@@ -307,6 +307,8 @@ static void check_type(verifier *v, const fx_node *n)
 
 static void check_stage(verifier *v, const fx_node *n)
 {
+    if (v->stage == FX_STAGE_CAPTURED)
+        return;
     bool normal = !n->op || check_arguments(v, n);
     if (v->stage == FX_STAGE_IMPORTED)
         return;
@@ -354,7 +356,7 @@ static fx_status verify(void *arg)
     const request *r = arg;
     fx_graph *g = r->g;
     verifier v = {.g = g, .ctx = g->ctx, .where = r->where, .stage = r->stage, .depth = r->depth};
-    v.status = r->stage == FX_STAGE_IMPORTED ? FX_ERR_FORMAT : FX_INTERNAL;
+    v.status = r->stage <= FX_STAGE_IMPORTED ? FX_ERR_FORMAT : FX_INTERNAL;
     v.scratch = fx_arena_create(g->ctx);
     v.seen = fx_arena_alloc(v.scratch, g->n_ids);
     bool past_inputs = false, sound = check_list(&v);

@@ -89,8 +89,8 @@ static fx_status build_inputs(fx_build *b)
             continue;
         if (!n->type || n->type->kind != FX_TYPE_TENSOR)
             return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "input '%s' is not a tensor", n->name);
-        fx_value *v = &b->value[n->id];
-        *v = (fx_value){.dtype = n->type->dtype, .rank = n->type->rank};
+        fx_window *v = &b->value[n->id];
+        *v = (fx_window){.dtype = n->type->dtype, .rank = n->type->rank};
         int64_t numel = fx_static_dims(n->type, v->dims), stride = numel;
         for (int i = 0; i < v->rank; i++) {
             stride = v->dims[i] ? stride / v->dims[i] : 0;
@@ -165,11 +165,11 @@ static fx_status build_output_copies(fx_build *b)
     for (size_t i = 0; i < b->n_outputs; i++) {
         fx_node *n = b->outputs[i];
         const fx_io *io = &b->p->outputs[i];
-        fx_value v;
+        fx_window v;
         FX_TRY(fx_build_value(b, n, &v));
         if (v.buf == io->buf)
             continue;
-        fx_value dst = {.buf = io->buf, .dtype = io->dtype, .rank = io->rank};
+        fx_window dst = {.buf = io->buf, .dtype = io->dtype, .rank = io->rank};
         int64_t stride = 1;
         for (int d = io->rank - 1; d >= 0; d--) {
             dst.dims[d] = io->dims[d];
@@ -283,9 +283,9 @@ fx_status fx_pass_build(fx_lower *l)
     b.p->file = g->file;
     b.root = FX_NEW_ARRAY(s, fx_node *, ids);
     b.group = FX_NEW_ARRAY(s, fx_group, ids);
-    b.value = FX_NEW_ARRAY(s, fx_value, ids);
-    b.nhwc = FX_NEW_ARRAY(s, fx_value, ids);
-    b.dense = FX_NEW_ARRAY(s, fx_value, ids);
+    b.value = FX_NEW_ARRAY(s, fx_window, ids);
+    b.nhwc = FX_NEW_ARRAY(s, fx_window, ids);
+    b.dense = FX_NEW_ARRAY(s, fx_window, ids);
     b.home = FX_NEW_ARRAY(s, fx_home, ids);
     b.made = FX_NEW_ARRAY(s, const fx_sexpr *, ids);
     b.path_uses = FX_NEW_ARRAY(s, int, ids);
@@ -293,7 +293,7 @@ fx_status fx_pass_build(fx_lower *l)
         b.value[i].buf = b.nhwc[i].buf = b.dense[i].buf = -1;
         b.home[i].output = -1;
     }
-    fx_node *out = fx_graph_output(g);
+    fx_node *out = fx_graph_output_node(g);
     b.outputs = FX_NEW_ARRAY(s, fx_node *, count_leaves(out->args) + 1);
     FX_TRY(collect_outputs(&b, out, out->args));
     FX_TRY(build_inputs(&b));

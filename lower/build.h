@@ -6,13 +6,13 @@
 #include "lower/lower.h"
 
 /* Where a node's tensor lives: a strided window on a buffer of the program. Offsets and strides count elements. */
-typedef struct fx_value {
+typedef struct fx_window {
     int buf;                       /* -1: not made yet */
     int64_t offset;
     fx_dtype dtype;
     int rank;
     int64_t dims[FX_MAX_RANK], strides[FX_MAX_RANK];
-} fx_value;
+} fx_window;
 
 /* Where a value has to be put because of who uses it. */
 typedef struct fx_home {
@@ -43,9 +43,9 @@ typedef struct fx_build {
     /* side arrays by node id */
     fx_node **root;                /* the root of the node's group */
     fx_group *group;               /* at the root's id */
-    fx_value *value;
-    fx_value *nhwc;                /* a channels-last copy made of the value, buf -1: none */
-    fx_value *dense;               /* a row-major copy, likewise */
+    fx_window *value;
+    fx_window *nhwc;                /* a channels-last copy made of the value, buf -1: none */
+    fx_window *dense;               /* a row-major copy, likewise */
     fx_home *home;
     const fx_sexpr **made;         /* expression or local of a node within its pointwise region */
     int *path_uses;                /* how many groups share the node's module path */
@@ -64,24 +64,24 @@ bool fx_build_act(const fx_node *n, int *act, float *a, float *b);
 /* ---- build_value.c: values, views, layouts, copies --------------------------------------------- */
 bool fx_build_is_constant(const fx_node *n);
 /* The value of a node that has been emitted, of an input or of a constant (made into a weight buffer at first use). */
-fx_status fx_build_value(fx_build *b, fx_node *n, fx_value *out);
+fx_status fx_build_value(fx_build *b, fx_node *n, fx_window *out);
 /* A place for n's result, in its home or in a new buffer; like: dims are laid out in memory in the order of its strides (NULL:
  * row-major). dims of n's type. */
-fx_status fx_build_place(fx_build *b, fx_node *n, const fx_value *like, fx_value *out);
-fx_value fx_build_channels_last(const fx_node *n); /* a pattern for `like` */
+fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out);
+fx_window fx_build_channels_last(const fx_node *n); /* a pattern for `like` */
 fx_status fx_build_view(fx_build *b, fx_node *n);  /* sets the value of a node of class VIEW (or flip) */
 /* Views v under other sizes; false when strides do not allow it. */
-bool fx_value_reshape(const fx_value *v, int rank, const int64_t *dims, fx_value *out);
+bool fx_window_reshape(const fx_window *v, int rank, const int64_t *dims, fx_window *out);
 /* The value with channels dense (kernels' layout: positive strides, channel stride 1) or row-major dense; copied if need be. */
-fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_value *out);
-fx_status fx_build_dense(fx_build *b, fx_node *n, fx_value *out);
+fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out);
+fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out);
 /* A step that copies src to dst (same dims). */
-fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const fx_node *at, const fx_value *src, const fx_value *dst);
+fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const fx_node *at, const fx_window *src, const fx_window *dst);
 /* Data of a constant, f32, dense. FX_ERR_UNSUPPORTED naming `what` when n is not constant or not f32. */
 fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data);
 /* The position of sizes' dims in memory order (largest stride first); n dims. */
-void fx_value_order(const fx_value *v, int *order);
-bool fx_value_is_dense(const fx_value *v);         /* row-major without gaps */
+void fx_window_order(const fx_window *v, int *order);
+bool fx_window_is_dense(const fx_window *v);         /* row-major without gaps */
 
 /* Tensors a pointwise region may read. */
 enum { FX_MAX_REGION_READS = 20 };

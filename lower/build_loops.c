@@ -128,9 +128,9 @@ static fx_status collect_leaves(region *r, fx_node *n)
             continue;
         if (k == MAX_LEAVES)
             return fx_fail(b->ctx, FX_INTERNAL, &r->root->loc, "a pointwise region reads more than %d tensors", MAX_LEAVES);
-        fx_value v;
+        fx_window v;
         FX_TRY(fx_build_value(b, d, &v));
-        fx_value wide = v;
+        fx_window wide = v;
         int rank = r->root->type->rank, shift = rank - v.rank;
         for (int j = 0; j < rank; j++) {
             bool broadcast = j < shift || v.dims[j - shift] == 1;
@@ -201,7 +201,7 @@ static const char *region_title(fx_build *b, fx_node *root)
 }
 
 /* The order in memory that a region's result takes: that of its first operand of full size. */
-static const fx_value *layout_model(fx_build *b, const region *r, fx_value *model)
+static const fx_window *layout_model(fx_build *b, const region *r, fx_window *model)
 {
     fx_node *root = r->root;
     for (int k = 0; k < r->n_leaves; k++) {
@@ -218,7 +218,7 @@ static const fx_value *layout_model(fx_build *b, const region *r, fx_value *mode
 }
 
 /* The result may take the place of an operand that is read at the same index only. */
-static void allow_overlay(fx_build *b, const region *r, const fx_value *out)
+static void allow_overlay(fx_build *b, const region *r, const fx_window *out)
 {
     fx_buf *to = &b->p->bufs[out->buf];
     int64_t numel = fx_type_numel(r->root->type);
@@ -245,13 +245,13 @@ fx_status fx_build_pointwise(fx_build *b, fx_node *root)
     region r = {.b = b, .root = root};
     r.tail = &r.first;
     FX_TRY(collect_leaves(&r, root));
-    fx_value out, model;
+    fx_window out, model;
     FX_TRY(fx_build_place(b, root, layout_model(b, &r, &model), &out));
     r.access[r.n_leaves] = (fx_nest_access){.buf = out.buf, .offset = out.offset};
     memcpy(r.access[r.n_leaves].strides, out.strides, sizeof out.strides);
     fx_step *step = fx_build_step(b, root, region_title(b, root));
     int order[FX_MAX_RANK];
-    fx_value_order(&out, order);
+    fx_window_order(&out, order);
     r.nest = fx_nest_make(b, out.rank, out.dims, order, r.n_leaves + 1, r.access);
     const fx_sexpr *e = region_expr(&r, root);
     FX_TRY(r.status);
@@ -306,7 +306,7 @@ fx_status fx_build_reduction(fx_build *b, fx_node *n)
         FX_TRY(fx_build_global_mean(b, n, &done));
     if (done)
         return FX_OK;
-    fx_value x, out;
+    fx_window x, out;
     FX_TRY(fx_build_value(b, fx_node_input(n, 0), &x));
     if (x.dtype != FX_F32)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: expected float32, got %s", n->op->name, fx_dtype_name(x.dtype));
@@ -334,10 +334,10 @@ fx_status fx_build_reduction(fx_build *b, fx_node *n)
     for (int i = 0; i < FX_MAX_RANK; i++)
         order[i] = i;
     fx_nest over = fx_nest_make(b, kept, kept_dims, order, 2, outer);
-    fx_value gone_value = {.rank = gone};
+    fx_window gone_value = {.rank = gone};
     memcpy(gone_value.dims, gone_dims, sizeof gone_dims);
     memcpy(gone_value.strides, inner[0].strides, sizeof inner[0].strides);
-    fx_value_order(&gone_value, order);
+    fx_window_order(&gone_value, order);
     fx_nest in = fx_nest_make(b, gone, gone_dims, order, 1, inner);
     fx_affine base = fx_nest_index(&over, &outer[0]), moving = fx_nest_index(&in, &inner[0]), index = fx_affine_sum(&base, &moving);
     const fx_sexpr *load = fx_s_load(b->p, x.buf, &index), *result;
@@ -382,15 +382,15 @@ fx_status fx_build_reduction(fx_build *b, fx_node *n)
 /* ---- concatenation and padding ------------------------------------------------------------------------- */
 
 /* A window of v that has the dims of `part`, starting at `start` of dim d. */
-static fx_value window(const fx_value *v, const fx_value *part, int d, int64_t start)
+static fx_window window(const fx_window *v, const fx_window *part, int d, int64_t start)
 {
-    fx_value w = *v;
+    fx_window w = *v;
     memcpy(w.dims, part->dims, sizeof w.dims);
     w.offset += start * v->strides[d];
     return w;
 }
 
-static bool same_place(const fx_value *a, const fx_value *b)
+static bool same_place(const fx_window *a, const fx_window *b)
 {
     bool same = a->buf == b->buf && a->offset == b->offset;
     for (int i = 0; same && i < a->rank; i++)
@@ -406,9 +406,9 @@ fx_status fx_build_cat(fx_build *b, fx_node *n)
     int count = fx_node_inputs(n, 0, parts, total), rank = n->type->rank;
     int64_t d64 = fx_node_int(n, 1);
     int d = (int)(d64 < 0 ? d64 + rank : d64);
-    fx_value out = b->value[n->id], first;
+    fx_window out = b->value[n->id], first;
     if (out.buf < 0) {
-        fx_value pattern = fx_build_channels_last(n);
+        fx_window pattern = fx_build_channels_last(n);
         FX_TRY(fx_build_value(b, parts[0], &first));
         bool like_first = first.rank == rank && !fx_build_is_constant(parts[0]);
         FX_TRY(fx_build_place(b, n, b->home[n->id].cat || rank == 4 ? &pattern : like_first ? &first : NULL, &out));
@@ -416,11 +416,11 @@ fx_status fx_build_cat(fx_build *b, fx_node *n)
     b->value[n->id] = out;
     int64_t at = 0;
     for (int i = 0; i < count; i++) {
-        fx_value part;
+        fx_window part;
         FX_TRY(fx_build_value(b, parts[i], &part));
         if (part.rank == 1 && part.dims[0] == 0 && rank != 1)
             continue; /* torch skips such empty tensors */
-        fx_value dst = window(&out, &part, d, at);
+        fx_window dst = window(&out, &part, d, at);
         at += part.dims[d];
         if (same_place(&part, &dst))
             continue;
@@ -435,7 +435,7 @@ fx_status fx_build_cat(fx_build *b, fx_node *n)
 fx_status fx_build_pad(fx_build *b, fx_node *n)
 {
     fx_node *x = fx_node_input(n, 0);
-    fx_value v, out;
+    fx_window v, out;
     FX_TRY(fx_build_value(b, x, &v));
     FX_TRY(fx_build_place(b, n, &v, &out));
     int64_t pad[2 * FX_MAX_RANK];
@@ -444,14 +444,14 @@ fx_status fx_build_pad(fx_build *b, fx_node *n)
     fx_nest_access acc = {.buf = out.buf, .offset = out.offset};
     memcpy(acc.strides, out.strides, sizeof out.strides);
     int order[FX_MAX_RANK];
-    fx_value_order(&out, order);
+    fx_window_order(&out, order);
     fx_nest nest = fx_nest_make(b, out.rank, out.dims, order, 1, &acc);
     fx_stmt *fill = fx_stmt_new(b->p, FX_ST_STORE);
     fill->buf = out.buf;
     fill->index = fx_nest_index(&nest, &acc);
     fill->value = fx_s_const(b->p, out.dtype, fx_node_float(n, 2));
     step->body = fx_nest_wrap(b, &nest, fill);
-    fx_value src = v, dst = out;
+    fx_window src = v, dst = out;
     bool empty = false;
     for (int i = 0; i < v.rank; i++) {
         int k = 2 * (v.rank - 1 - i);

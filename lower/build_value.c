@@ -9,7 +9,7 @@ bool fx_build_is_constant(const fx_node *n)
     return n->opcode == FX_GET_ATTR;
 }
 
-static void set_row_major(fx_value *v)
+static void set_row_major(fx_window *v)
 {
     int64_t stride = 1;
     for (int i = v->rank - 1; i >= 0; i--) {
@@ -18,7 +18,7 @@ static void set_row_major(fx_value *v)
     }
 }
 
-bool fx_value_is_dense(const fx_value *v)
+bool fx_window_is_dense(const fx_window *v)
 {
     int64_t stride = 1;
     for (int i = v->rank - 1; i >= 0; i--) {
@@ -29,7 +29,7 @@ bool fx_value_is_dense(const fx_value *v)
     return true;
 }
 
-void fx_value_order(const fx_value *v, int *order)
+void fx_window_order(const fx_window *v, int *order)
 {
     for (int i = 0; i < v->rank; i++) {
         int64_t si = v->strides[i] < 0 ? -v->strides[i] : v->strides[i];
@@ -47,10 +47,10 @@ void fx_value_order(const fx_value *v, int *order)
     }
 }
 
-fx_value fx_build_channels_last(const fx_node *n)
+fx_window fx_build_channels_last(const fx_node *n)
 {
     const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
-    fx_value v = {.dtype = t->dtype, .rank = t->rank};
+    fx_window v = {.dtype = t->dtype, .rank = t->rank};
     fx_static_dims(t, v.dims);
     set_row_major(&v);
     if (v.rank == 4) {
@@ -63,7 +63,7 @@ fx_value fx_build_channels_last(const fx_node *n)
 }
 
 /* Dense strides in the memory order of `like`. Sizes of 1 sort by like's strides too, so that NHWC stays NHWC. */
-static void set_dense_like(fx_value *v, const fx_value *like)
+static void set_dense_like(fx_window *v, const fx_window *like)
 {
     int order[FX_MAX_RANK];
     for (int i = 0; i < v->rank; i++) {
@@ -82,25 +82,25 @@ static void set_dense_like(fx_value *v, const fx_value *like)
 }
 
 /* The storage of a concatenation, made when its first part is. */
-static fx_status cat_storage(fx_build *b, fx_node *cat, fx_value *out)
+static fx_status cat_storage(fx_build *b, fx_node *cat, fx_window *out)
 {
-    fx_value *v = &b->value[cat->id];
+    fx_window *v = &b->value[cat->id];
     if (v->buf < 0) {
-        fx_value pattern = fx_build_channels_last(cat);
+        fx_window pattern = fx_build_channels_last(cat);
         FX_TRY(fx_build_place(b, cat, &pattern, v));
     }
     *out = *v;
     return FX_OK;
 }
 
-fx_status fx_build_place(fx_build *b, fx_node *n, const fx_value *like, fx_value *out)
+fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out)
 {
     const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
-    fx_value v = {.dtype = t->dtype, .rank = t->rank};
+    fx_window v = {.dtype = t->dtype, .rank = t->rank};
     fx_static_dims(t, v.dims);
     fx_home *home = &b->home[n->id];
     if (home->cat) {
-        fx_value whole;
+        fx_window whole;
         FX_TRY(cat_storage(b, home->cat, &whole));
         v.buf = whole.buf;
         v.offset = whole.offset + home->offset * whole.strides[1];
@@ -112,14 +112,14 @@ fx_status fx_build_place(fx_build *b, fx_node *n, const fx_value *like, fx_value
         set_dense_like(&v, like);
     else
         set_row_major(&v);
-    if (home->output >= 0 && fx_value_is_dense(&v)) {
+    if (home->output >= 0 && fx_window_is_dense(&v)) {
         v.buf = b->p->outputs[home->output].buf;
         *out = v;
         return FX_OK;
     }
     int order[FX_MAX_RANK];
     int64_t dims[FX_MAX_RANK];
-    fx_value_order(&v, order);
+    fx_window_order(&v, order);
     for (int i = 0; i < v.rank; i++)
         dims[i] = v.dims[order[i]];
     fx_node *named = b->group[n->id].anchor ? b->group[n->id].anchor : n;
@@ -157,14 +157,14 @@ fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const 
 }
 
 /* A constant that loops read: a weight buffer, row-major. */
-static fx_status constant_value(fx_build *b, fx_node *n, fx_value *v)
+static fx_status constant_value(fx_build *b, fx_node *n, fx_window *v)
 {
     fx_status st;
     fx_attr *a = constant_attr(b, n, n, &st);
     FX_TRY(st);
     fx_tensor dense;
     FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
-    *v = (fx_value){.dtype = dense.dtype, .rank = dense.rank};
+    *v = (fx_window){.dtype = dense.dtype, .rank = dense.rank};
     memcpy(v->dims, dense.sizes, sizeof v->dims);
     set_row_major(v);
     v->buf = fx_program_buf(b->p, FX_BUF_WEIGHT, n->target, v->dtype, v->rank, v->dims);
@@ -173,9 +173,9 @@ static fx_status constant_value(fx_build *b, fx_node *n, fx_value *v)
     return FX_OK;
 }
 
-fx_status fx_build_value(fx_build *b, fx_node *n, fx_value *out)
+fx_status fx_build_value(fx_build *b, fx_node *n, fx_window *out)
 {
-    fx_value *v = &b->value[n->id];
+    fx_window *v = &b->value[n->id];
     if (v->buf < 0 && fx_build_is_constant(n))
         FX_TRY(constant_value(b, n, v));
     if (v->buf < 0)
@@ -185,9 +185,9 @@ fx_status fx_build_value(fx_build *b, fx_node *n, fx_value *out)
 }
 
 /* As torch's computeStride: the old dims fall into runs whose strides chain; each run's elements are split anew. */
-bool fx_value_reshape(const fx_value *v, int rank, const int64_t *dims, fx_value *out)
+bool fx_window_reshape(const fx_window *v, int rank, const int64_t *dims, fx_window *out)
 {
-    fx_value r = *v;
+    fx_window r = *v;
     r.rank = rank;
     memcpy(r.dims, dims, sizeof(int64_t) * (size_t)rank);
     int64_t numel = 1;
@@ -228,9 +228,9 @@ static int wrap_dim(int64_t d, int rank)
     return (int)(d < 0 ? d + rank : d);
 }
 
-static fx_value permuted(const fx_value *v, const fx_node *n)
+static fx_window permuted(const fx_window *v, const fx_node *n)
 {
-    fx_value r = *v;
+    fx_window r = *v;
     int64_t dims[FX_MAX_RANK];
     fx_node_ints(n, 1, dims, FX_MAX_RANK);
     for (int i = 0; i < v->rank; i++) {
@@ -241,9 +241,9 @@ static fx_value permuted(const fx_value *v, const fx_node *n)
     return r;
 }
 
-static fx_value expanded(const fx_value *v, const fx_type *t)
+static fx_window expanded(const fx_window *v, const fx_type *t)
 {
-    fx_value r = *v;
+    fx_window r = *v;
     r.rank = t->rank;
     fx_static_dims(t, r.dims);
     int shift = r.rank - v->rank;
@@ -252,9 +252,9 @@ static fx_value expanded(const fx_value *v, const fx_type *t)
     return r;
 }
 
-static fx_value sliced(const fx_value *v, const fx_node *n)
+static fx_window sliced(const fx_window *v, const fx_node *n)
 {
-    fx_value r = *v;
+    fx_window r = *v;
     int d = wrap_dim(fx_node_int(n, 1), v->rank);
     int64_t start = fx_node_is_none(n, 2) ? 0 : fx_node_int(n, 2), step = fx_node_int(n, 4);
     if (start < 0)
@@ -266,9 +266,9 @@ static fx_value sliced(const fx_value *v, const fx_node *n)
     return r;
 }
 
-static fx_value selected(const fx_value *v, const fx_node *n)
+static fx_window selected(const fx_window *v, const fx_node *n)
 {
-    fx_value r = *v;
+    fx_window r = *v;
     int d = wrap_dim(fx_node_int(n, 1), v->rank);
     int64_t index = fx_node_int(n, 2);
     if (index < 0)
@@ -282,9 +282,9 @@ static fx_value selected(const fx_value *v, const fx_node *n)
     return r;
 }
 
-static fx_value flipped(const fx_value *v, const fx_node *n)
+static fx_window flipped(const fx_window *v, const fx_node *n)
 {
-    fx_value r = *v;
+    fx_window r = *v;
     int64_t dims[FX_MAX_RANK];
     int count = fx_node_ints(n, 1, dims, FX_MAX_RANK);
     for (int i = 0; i < count; i++) {
@@ -296,17 +296,17 @@ static fx_value flipped(const fx_value *v, const fx_node *n)
 }
 
 /* Sizes of 1 appear and go: any stride does for them. */
-static bool resized(const fx_value *v, const fx_type *t, fx_value *r)
+static bool resized(const fx_window *v, const fx_type *t, fx_window *r)
 {
     int64_t dims[FX_MAX_RANK];
     fx_static_dims(t, dims);
-    return fx_value_reshape(v, t->rank, dims, r);
+    return fx_window_reshape(v, t->rank, dims, r);
 }
 
 fx_status fx_build_view(fx_build *b, fx_node *n)
 {
     fx_node *x = fx_node_input(n, 0);
-    fx_value v, r;
+    fx_window v, r;
     FX_TRY(fx_build_value(b, x, &v));
     switch (n->op->id) {
     case FX_OP_permute:
@@ -340,14 +340,14 @@ fx_status fx_build_view(fx_build *b, fx_node *n)
     return FX_OK;
 }
 
-static fx_status copy_to(fx_build *b, fx_node *n, const fx_value *pattern, const char *layout, const char *what, fx_value *v)
+static fx_status copy_to(fx_build *b, fx_node *n, const fx_window *pattern, const char *layout, const char *what, fx_window *v)
 {
-    fx_value src = *v, dst = *v;
+    fx_window src = *v, dst = *v;
     dst.offset = 0;
     memcpy(dst.strides, pattern->strides, sizeof dst.strides);
     int order[FX_MAX_RANK];
     int64_t dims[FX_MAX_RANK];
-    fx_value_order(&dst, order);
+    fx_window_order(&dst, order);
     for (int i = 0; i < v->rank; i++)
         dims[i] = v->dims[order[i]];
     const char *name = fx_arena_printf(b->scratch, "%s_%s", n->opcode == FX_PLACEHOLDER ? n->name : fx_build_name(b, n), what);
@@ -359,13 +359,13 @@ static fx_status copy_to(fx_build *b, fx_node *n, const fx_value *pattern, const
     return FX_OK;
 }
 
-fx_status fx_build_dense(fx_build *b, fx_node *n, fx_value *out)
+fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out)
 {
-    fx_value v, *cached = &b->dense[n->id];
+    fx_window v, *cached = &b->dense[n->id];
     FX_TRY(fx_build_value(b, n, &v));
-    if (!fx_value_is_dense(&v)) {
+    if (!fx_window_is_dense(&v)) {
         if (cached->buf < 0) {
-            fx_value pattern = v;
+            fx_window pattern = v;
             set_row_major(&pattern);
             FX_TRY(copy_to(b, n, &pattern, "row-major", "dense", &v));
             *cached = v;
@@ -376,16 +376,16 @@ fx_status fx_build_dense(fx_build *b, fx_node *n, fx_value *out)
     return FX_OK;
 }
 
-fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_value *out)
+fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out)
 {
-    fx_value v, *cached = &b->nhwc[n->id];
+    fx_window v, *cached = &b->nhwc[n->id];
     FX_TRY(fx_build_value(b, n, &v));
     bool fits = v.dims[1] == 1 || v.strides[1] == 1;
     for (int i = 0; i < 4; i++)
         fits = fits && (v.dims[i] == 1 || v.strides[i] > 0);
     if (!fits) {
         if (cached->buf < 0) {
-            fx_value pattern = fx_build_channels_last(n);
+            fx_window pattern = fx_build_channels_last(n);
             FX_TRY(copy_to(b, n, &pattern, "NHWC", "nhwc", &v));
             *cached = v;
         }
@@ -395,7 +395,7 @@ fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_value *out)
     return FX_OK;
 }
 
-fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const fx_node *at, const fx_value *src, const fx_value *dst)
+fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const fx_node *at, const fx_window *src, const fx_window *dst)
 {
     fx_step *s = fx_program_step(b->p, name);
     s->loc = at->loc;
@@ -406,7 +406,7 @@ fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const 
     memcpy(acc[0].strides, dst->strides, sizeof dst->strides);
     memcpy(acc[1].strides, src->strides, sizeof src->strides);
     int order[FX_MAX_RANK];
-    fx_value_order(dst, order);
+    fx_window_order(dst, order);
     fx_nest nest = fx_nest_make(b, dst->rank, dst->dims, order, 2, acc);
     fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
     store->buf = dst->buf;

@@ -322,7 +322,7 @@ void fx_d_sym_size(fx_rw *w)
             if (i != drop)
                 operands[kept++] = user->operands[i].def;
         const fx_type *type = user->type;
-        fx_node_set_args(user, without_operand(w->ctx, w->l->scratch, user->args, drop, size),
+        fx_node_assign(user, without_operand(w->ctx, w->l->scratch, user->args, drop, size),
                          without_operand(w->ctx, w->l->scratch, user->kwargs, drop, size), kept, operands);
         user->type = type;
     }

@@ -61,7 +61,7 @@ void fx_rw_become(fx_rw *w, fx_call *c)
     at->op = n->op;
     at->target = n->target;
     w->status = fx_node_erase(n);
-    fx_node_set_args(at, args, kwargs, count, operands);
+    fx_node_assign(at, args, kwargs, count, operands);
     at->type = type;
 }
 

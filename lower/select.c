@@ -48,7 +48,7 @@ static int packed_buf(fx_build *b, const char *name, size_t n, const char *note,
 }
 
 /* Descriptors hold 32-bit numbers. */
-static fx_status fits(fx_build *b, const fx_node *n, const fx_value *v)
+static fx_status fits(fx_build *b, const fx_node *n, const fx_window *v)
 {
     int64_t reach = 1;
     for (int i = 0; i < v->rank; i++) {
@@ -71,7 +71,7 @@ static fx_status only_f32(fx_build *b, const fx_node *n, fx_dtype dtype)
 /* ---- tails: bias, residual, activation -------------------------------------------------------------------- */
 
 /* The residual of a group's tail, NULL if there is none, in memory as the result is: channels (the last memory dim) dense. */
-static fx_status tail_residual(fx_build *b, fx_node *root, bool nhwc, fx_value *r, bool *has)
+static fx_status tail_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r, bool *has)
 {
     fx_node *n = b->group[root->id].residual;
     *has = n != NULL;
@@ -83,7 +83,7 @@ static fx_status tail_residual(fx_build *b, fx_node *root, bool nhwc, fx_value *
 
 /* The result may take the place of the residual when both fill their buffers in the same way: kernels read an element of r
  * right before they write it. Not when the residual is the contraction's input x too, of which other elements are read later. */
-static void overlay_residual(fx_build *b, const fx_value *out, const fx_value *r, const fx_value *x)
+static void overlay_residual(fx_build *b, const fx_window *out, const fx_window *r, const fx_window *x)
 {
     fx_buf *to = &b->p->bufs[out->buf], *from = &b->p->bufs[r->buf];
     if (r->buf == x->buf)
@@ -124,11 +124,11 @@ static fx_status build_convolution(fx_build *b, fx_node *root)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "convolution over %d spatial dims cannot be compiled, only over 1 or 2",
                        n->type->rank - 2);
     FX_TRY(only_f32(b, n, n->type->dtype));
-    fx_value x, out, r = {0};
+    fx_window x, out, r = {0};
     bool has_r;
     FX_TRY(fx_build_nhwc(b, x_node, &x));
     FX_TRY(tail_residual(b, root, true, &r, &has_r));
-    fx_value pattern = fx_build_channels_last(root);
+    fx_window pattern = fx_build_channels_last(root);
     FX_TRY(fx_build_place(b, root, &pattern, &out));
     if (out.dims[1] > 1 && out.strides[1] != 1) /* computed right into a row-major output: not with dense channels */
         return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "a convolution's result was placed with strided channels");
@@ -206,7 +206,7 @@ static fx_status build_convolution(fx_build *b, fx_node *root)
 /* ---- matrix products ------------------------------------------------------------------------------------------ */
 
 /* Whether leading dims of v (all but the last `tail`) can be walked with one stride; *stride and *count give it. */
-static bool rows_of(const fx_value *v, int tail, int64_t *count, int64_t *stride)
+static bool rows_of(const fx_window *v, int tail, int64_t *count, int64_t *stride)
 {
     *count = 1;
     *stride = 0;
@@ -231,7 +231,7 @@ static fx_status build_linear(fx_build *b, fx_node *root)
     const fx_group g = b->group[root->id];
     fx_node *n = g.anchor, *x_node = fx_node_input(n, 0), *w_node = fx_node_input(n, 1);
     FX_TRY(only_f32(b, n, n->type->dtype));
-    fx_value x, out, r = {0};
+    fx_window x, out, r = {0};
     bool has_r;
     int64_t m, x_m;
     FX_TRY(fx_build_value(b, x_node, &x));
@@ -280,7 +280,7 @@ static fx_status build_matmul(fx_build *b, fx_node *root)
     FX_TRY(only_f32(b, n, n->type->dtype));
     if (at && (fx_node_float(n, 3) != 1 || fx_node_float(n, 4) != 1))
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "addmm with alpha or beta other than 1 cannot be compiled yet");
-    fx_value x, w, out, r = {0};
+    fx_window x, w, out, r = {0};
     bool has_r;
     FX_TRY(fx_build_value(b, x_node, &x));
     int rank = x.rank;
@@ -350,7 +350,7 @@ fx_status fx_build_contraction(fx_build *b, fx_node *root)
 
 /* ---- pooling and resampling ------------------------------------------------------------------------------------ */
 
-static void set_image(const fx_value *x, const fx_value *y, int32_t *n, int32_t *ih, int32_t *iw, int32_t *c, int32_t *oh, int32_t *ow)
+static void set_image(const fx_window *x, const fx_window *y, int32_t *n, int32_t *ih, int32_t *iw, int32_t *c, int32_t *oh, int32_t *ow)
 {
     *n = (int32_t)x->dims[0];
     *c = (int32_t)x->dims[1];
@@ -360,20 +360,20 @@ static void set_image(const fx_value *x, const fx_value *y, int32_t *n, int32_t 
     *ow = (int32_t)y->dims[3];
 }
 
-static fx_status pool_values(fx_build *b, fx_node *n, fx_value *x, fx_value *y)
+static fx_status pool_values(fx_build *b, fx_node *n, fx_window *x, fx_window *y)
 {
     const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
     if (t->rank != 4)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s of a tensor of rank %d cannot be compiled yet", n->op->name, t->rank);
     FX_TRY(only_f32(b, n, t->dtype));
     FX_TRY(fx_build_nhwc(b, fx_node_input(n, 0), x));
-    fx_value pattern = fx_build_channels_last(n);
+    fx_window pattern = fx_build_channels_last(n);
     FX_TRY(fx_build_place(b, n, &pattern, y));
     FX_TRY(fits(b, n, x));
     return fits(b, n, y);
 }
 
-static void finish_pool(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_value *x, const fx_value *y)
+static void finish_pool(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_window *x, const fx_window *y)
 {
     set_buf(c, "x", x->buf, x->offset);
     set_buf(c, "y", y->buf, y->offset);
@@ -382,7 +382,7 @@ static void finish_pool(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_value
 
 static fx_status build_window_pool(fx_build *b, fx_node *n)
 {
-    fx_value x, y;
+    fx_window x, y;
     FX_TRY(pool_values(b, n, &x, &y));
     bool max = n->op->id == FX_OP_max_pool2d;
     int64_t k[2], s[2], p[2], dil[2] = {1, 1};
@@ -416,7 +416,7 @@ static fx_status build_window_pool(fx_build *b, fx_node *n)
     return FX_OK;
 }
 
-static void resize_strides(fxrt_resize2d_desc *d, const fx_value *x, const fx_value *y)
+static void resize_strides(fxrt_resize2d_desc *d, const fx_window *x, const fx_window *y)
 {
     d->xs_n = (int32_t)x->strides[0];
     d->xs_h = (int32_t)x->strides[2];
@@ -438,7 +438,7 @@ static float input_step(const fx_node *n, int param, bool align_corners, int32_t
 
 static fx_status build_resize(fx_build *b, fx_node *n)
 {
-    fx_value x, y;
+    fx_window x, y;
     FX_TRY(pool_values(b, n, &x, &y));
     fxrt_resize2d_desc d = {0};
     set_image(&x, &y, &d.n, &d.ih, &d.iw, &d.c, &d.oh, &d.ow);
@@ -487,7 +487,7 @@ fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done)
     int64_t a = dims[0] < 0 ? dims[0] + 4 : dims[0], c = dims[1] < 0 ? dims[1] + 4 : dims[1];
     if (!((a == 2 && c == 3) || (a == 3 && c == 2)) || b->home[n->id].cat)
         return FX_OK;
-    fx_value x, y;
+    fx_window x, y;
     FX_TRY(fx_build_nhwc(b, x_node, &x));
     FX_TRY(fx_build_place(b, n, NULL, &y));
     FX_TRY(fits(b, n, &x));
@@ -523,12 +523,12 @@ static fx_status vector_buf(fx_build *b, const fx_node *n, fx_node *from, const 
 static fx_status build_softmax(fx_build *b, fx_node *n)
 {
     fx_node *x_node = fx_node_input(n, 0);
-    fx_value x, y;
+    fx_window x, y;
     FX_TRY(only_f32(b, n, n->type->dtype));
     FX_TRY(fx_build_value(b, x_node, &x));
     int order[FX_MAX_RANK];
     int64_t stride = 1;
-    fx_value_order(&x, order);
+    fx_window_order(&x, order);
     bool dense = true;
     for (int i = x.rank - 1; i >= 0; i--) {
         dense = dense && (x.dims[order[i]] == 1 || x.strides[order[i]] == stride);
@@ -536,7 +536,7 @@ static fx_status build_softmax(fx_build *b, fx_node *n)
     }
     if (!dense || b->home[n->id].output >= 0) {
         FX_TRY(fx_build_dense(b, x_node, &x));
-        fx_value_order(&x, order);
+        fx_window_order(&x, order);
     }
     FX_TRY(fx_build_place(b, n, &x, &y));
     int64_t d64 = fx_node_int(n, 1), outer = 1, inner = 1;
@@ -563,7 +563,7 @@ static fx_status build_softmax(fx_build *b, fx_node *n)
 static fx_status build_layer_norm(fx_build *b, fx_node *n)
 {
     fx_node *x_node = fx_node_input(n, 0);
-    fx_value x, y;
+    fx_window x, y;
     int64_t shape[FX_MAX_RANK], rows, x_m, size = 1, stride = 1;
     FX_TRY(only_f32(b, n, n->type->items[0]->dtype));
     int tail = fx_node_ints(n, 1, shape, FX_MAX_RANK);
@@ -600,12 +600,12 @@ static fx_status build_group_norm(fx_build *b, fx_node *n)
     fx_node *x_node = fx_node_input(n, 0);
     const fx_type *t = n->type->items[0];
     FX_TRY(only_f32(b, n, t->dtype));
-    fx_value x, y;
+    fx_window x, y;
     if (t->rank == 4) {
         FX_TRY(fx_build_nhwc(b, x_node, &x));
         if (x.dims[2] > 1 && x.strides[2] != x.strides[3] * x.dims[3])
             return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "group_norm of a window of an image cannot be compiled yet");
-        fx_value pattern = fx_build_channels_last(n);
+        fx_window pattern = fx_build_channels_last(n);
         FX_TRY(fx_build_place(b, n, &pattern, &y));
     } else {
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "group_norm of a tensor of rank %d cannot be compiled yet", t->rank);

@@ -42,10 +42,6 @@ fx_status fx_graph_input_shape(const fx_graph *graph, size_t i, fx_tensor *out);
 /* The same for output i. */
 fx_status fx_graph_output_shape(const fx_graph *graph, size_t i, fx_tensor *out);
 
-/* Where a node comes from: module path ("layer1.0.conv2") and Python source line; NULL when unknown. */
-const char *fx_node_module(const fx_node *node);
-const char *fx_node_frame(const fx_node *node);
-
 /* Whether the node's value is one tensor, so that fx_graph_with_outputs takes it. */
 bool fx_node_is_tensor(const fx_node *node);
 

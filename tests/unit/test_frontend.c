@@ -48,7 +48,7 @@ static fx_graph *load(const char *name)
 
 static fx_node *node(const fx_graph *g, const char *name)
 {
-    fx_node *n = fx_graph_node(g, name);
+    fx_node *n = fx_graph_find_node(g, name);
     ck_assert_msg(n != NULL, "no node %s", name);
     return n;
 }
@@ -103,8 +103,8 @@ START_TEST(graphs_keep_names_types_and_places)
     ck_assert_str_eq(type_text(max->type), "(f32[2, 4, 1, 1], i64[2, 4, 1, 1])");
     ck_assert_int_eq(max->n_uses, 1); /* the index is not read */
     ck_assert_str_eq(max->first_use->user->name, "getitem_2");
-    ck_assert_ptr_null(fx_graph_node(g, "b_bn_num_batches_tracked"));
-    fx_node *out = fx_graph_output(g);
+    ck_assert_ptr_null(fx_graph_find_node(g, "b_bn_num_batches_tracked"));
+    fx_node *out = fx_graph_output_node(g);
     ck_assert_int_eq(out->args->n, 1);
     ck_assert_int_eq(out->args->items[0]->n, 4);
     ck_assert_int_eq(out->args->items[0]->items[3]->kind, FX_ARG_NONE);
@@ -298,12 +298,12 @@ END_TEST
 START_TEST(unused_counters_may_change)
 {
     fx_graph *g = load("counter");
-    ck_assert_int_eq(fx_graph_output(g)->n_operands, 1);
-    ck_assert_str_eq(fx_graph_output(g)->operands[0].def->name, "mul");
+    ck_assert_int_eq(fx_graph_output_node(g)->n_operands, 1);
+    ck_assert_str_eq(fx_graph_output_node(g)->operands[0].def->name, "mul");
     g = load("counter_inplace");
-    ck_assert_ptr_null(fx_graph_node(g, "add_"));
-    ck_assert_ptr_null(fx_graph_node(g, "b_num_batches_tracked"));
-    ck_assert_ptr_nonnull(fx_graph_node(g, "mul"));
+    ck_assert_ptr_null(fx_graph_find_node(g, "add_"));
+    ck_assert_ptr_null(fx_graph_find_node(g, "b_num_batches_tracked"));
+    ck_assert_ptr_nonnull(fx_graph_find_node(g, "mul"));
 }
 END_TEST
 
@@ -430,7 +430,7 @@ START_TEST(later_minor_versions_are_read)
     held[n_held++] = file;
     fx_graph *g = NULL;
     ck_assert_int_eq(fx_load_memory(ctx, "test.pt2", file.data, file.size, &g), FX_OK);
-    ck_assert_ptr_nonnull(fx_graph_node(g, "mul"));
+    ck_assert_ptr_nonnull(fx_graph_find_node(g, "mul"));
 }
 END_TEST
 
@@ -655,7 +655,7 @@ static const struct {
 START_TEST(json_is_strict)
 {
     fx_json r = {.ctx = ctx};
-    const fx_value *v = NULL;
+    const fx_json_value *v = NULL;
     size_t n = strlen(jsons[_i].text);
     char *exact = malloc(n ? n : 1); /* no zero byte behind it: reading past the end would show */
     memcpy(exact, jsons[_i].text, n);
@@ -668,17 +668,17 @@ END_TEST
 START_TEST(json_values_are_found)
 {
     fx_json r = {.ctx = ctx};
-    const fx_value *v = NULL;
+    const fx_json_value *v = NULL;
     const char *text = jsons[0].text;
     ck_assert_int_eq(fx_json_parse(&r, fx_context_arena(ctx), text, strlen(text), &v), FX_OK);
-    const fx_value *a = fx_value_get(v, "a");
-    ck_assert_uint_eq(fx_value_size(a), 8);
-    ck_assert_int_eq(fx_value_at(a, 0)->i, 1);
-    ck_assert_double_eq(fx_value_at(a, 1)->f, -2500);
-    ck_assert_str_eq(fx_value_text(fx_value_at(a, 2)), "x\xC3\xA9\n");
-    ck_assert_ptr_null(fx_value_at(a, 8));
-    ck_assert_ptr_null(fx_value_get(v, "b"));
-    ck_assert_ptr_null(fx_value_get(a, "a"));
+    const fx_json_value *a = fx_json_get(v, "a");
+    ck_assert_uint_eq(fx_json_size(a), 8);
+    ck_assert_int_eq(fx_json_at(a, 0)->i, 1);
+    ck_assert_double_eq(fx_json_at(a, 1)->f, -2500);
+    ck_assert_str_eq(fx_json_text(fx_json_at(a, 2)), "x\xC3\xA9\n");
+    ck_assert_ptr_null(fx_json_at(a, 8));
+    ck_assert_ptr_null(fx_json_get(v, "b"));
+    ck_assert_ptr_null(fx_json_get(a, "a"));
     char *deep = malloc(100001);
     memset(deep, '[', 100000);
     ck_assert_int_eq(fx_json_parse(&r, fx_context_arena(ctx), deep, 100000, &v), FX_ERR_FORMAT);

@@ -96,10 +96,10 @@ START_TEST(names_follow_fx)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fx_node *n = fx_node_new(g, cases[i].opcode, cases[i].target, NULL, NULL, 0, NULL, cases[i].given);
         ck_assert_str_eq(n->name, cases[i].expected);
-        ck_assert_ptr_eq(fx_graph_node(g, n->name), n);
+        ck_assert_ptr_eq(fx_graph_find_node(g, n->name), n);
         ck_assert_str_eq(n->loc.node, n->name);
     }
-    ck_assert_ptr_null(fx_graph_node(g, "nobody"));
+    ck_assert_ptr_null(fx_graph_find_node(g, "nobody"));
     char *long_name = calloc(1, 10001);
     memset(long_name, 'n', 10000);
     ck_assert_str_eq(fx_node_new(g, FX_CALL_FUNCTION, "x", NULL, NULL, 0, NULL, long_name)->name, long_name);
@@ -159,13 +159,13 @@ START_TEST(uses_follow_edits)
     b->type = x->type;
     fx_node_replace_uses(z, z);
     ck_assert_int_eq(z->n_uses, 2);
-    fx_node_set_args(b, operands_tuple(2), NULL, 2, (fx_node *[]){a, a});
+    fx_node_assign(b, operands_tuple(2), NULL, 2, (fx_node *[]){a, a});
     ck_assert_ptr_null(b->type);
     ck_assert_int_eq(z->n_uses, 1);
     ck_assert_int_eq(a->n_uses, 2);
-    fx_node_set_args(b, operands_tuple(1), NULL, 1, &a);
+    fx_node_assign(b, operands_tuple(1), NULL, 1, &a);
     ck_assert_int_eq(a->n_uses, 1);
-    fx_node_set_args(b, operands_tuple(3), NULL, 3, (fx_node *[]){a, x, a});
+    fx_node_assign(b, operands_tuple(3), NULL, 3, (fx_node *[]){a, x, a});
     ck_assert_int_eq(a->n_uses, 2);
     ck_assert_int_eq(x->n_uses, 1);
     ck_assert_int_eq(fx_node_erase(a), FX_ERR_ARGUMENT);
@@ -175,7 +175,7 @@ START_TEST(uses_follow_edits)
     ck_assert_int_eq(fx_node_erase(a), FX_OK);
     ck_assert_int_eq(z->n_uses, 0);
     ck_assert_str_eq(order(), "x y z");
-    ck_assert_ptr_null(fx_graph_node(g, "mul"));
+    ck_assert_ptr_null(fx_graph_find_node(g, "mul"));
 }
 END_TEST
 
@@ -244,7 +244,7 @@ START_TEST(random_edits_keep_names_and_uses)
         for (fx_use *u = live[i]->first_use; u; u = u->next, count++)
             ck_assert_ptr_eq(u->def, live[i]);
         ck_assert_int_eq(count, live[i]->n_uses);
-        ck_assert_ptr_eq(fx_graph_node(g, live[i]->name), live[i]);
+        ck_assert_ptr_eq(fx_graph_find_node(g, live[i]->name), live[i]);
         uses += count;
         operands += live[i]->n_operands;
     }
@@ -282,21 +282,21 @@ START_TEST(copies_are_deep)
     fx_graph *c = fx_graph_copy(g);
     ck_assert_uint_eq(c->n_nodes, 4);
     ck_assert_uint_eq(c->n_ids, 4);
-    fx_node *f2 = fx_graph_node(c, "f");
+    fx_node *f2 = fx_graph_find_node(c, "f");
     ck_assert_ptr_ne(f2, f);
     ck_assert_ptr_eq(f2->graph, c);
-    ck_assert_ptr_eq(f2->operands[0].def, fx_graph_node(c, "layer_weight"));
+    ck_assert_ptr_eq(f2->operands[0].def, fx_graph_find_node(c, "layer_weight"));
     ck_assert_ptr_eq(f2->type, f->type);
     ck_assert_str_eq(f2->loc.module, "layer");
     ck_assert_ptr_ne(f2->args->items[2]->graph, sub);
-    ck_assert_ptr_nonnull(fx_graph_node(f2->args->items[2]->graph, "p"));
+    ck_assert_ptr_nonnull(fx_graph_find_node(f2->args->items[2]->graph, "p"));
     fx_attr *b = fx_attr_find(c, "layer.weight");
     ck_assert(b && b != a && b->is_parameter && !b->persistent);
     ck_assert_ptr_eq(b->tensor.storage, t.storage);
     ck_assert_str_eq(fx_module_find(c, "layer")->class_name, "Linear");
     ck_assert_ptr_nonnull(fx_module_find(c, "empty.inner"));
     ck_assert_str_eq(c->symbols[0].name, "s0");
-    ck_assert_str_eq(fx_graph_output(c)->name, "output");
+    ck_assert_str_eq(fx_graph_output_node(c)->name, "output");
     ck_assert_int_eq(x->n_uses, 1);
 }
 END_TEST

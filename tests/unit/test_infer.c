@@ -63,7 +63,7 @@ static void gives(const char *lines, const char *type)
 {
     fx_graph *g;
     ck_assert_msg(infer(lines, &g) == FX_OK, "%s: %s", lines, last_message());
-    const fx_node *y = fx_graph_node(g, "y");
+    const fx_node *y = fx_graph_find_node(g, "y");
     fx_text text;
     fx_text_init(&text, fx_context_arena(ctx));
     if (y->type)

@@ -163,7 +163,7 @@ static fx_status become(void *arg)
 {
     fx_graph *g = arg;
     fx_lower l = { .ctx = ctx, .graph = g, .scratch = fx_context_arena(ctx) };
-    fx_node *y = fx_graph_node(g, "y"), *x = fx_graph_node(g, "x");
+    fx_node *y = fx_graph_find_node(g, "y"), *x = fx_graph_find_node(g, "x");
     fx_rw w = fx_rw_at(&l, y);
     fx_node *a = fx_rw_unary(&w, FX_OP_sigmoid, x, "inner");
     ck_assert_str_eq(a->name, "y_inner");
@@ -190,8 +190,8 @@ static fx_status change_type(void *arg)
 {
     fx_graph *g = arg;
     fx_lower l = { .ctx = ctx, .graph = g, .scratch = fx_context_arena(ctx) };
-    fx_rw w = fx_rw_at(&l, fx_graph_node(g, "y"));
-    fx_rw_view(&w, fx_graph_node(g, "x"), 1, (int64_t[]){ 6 }, NULL);
+    fx_rw w = fx_rw_at(&l, fx_graph_find_node(g, "y"));
+    fx_rw_view(&w, fx_graph_find_node(g, "x"), 1, (int64_t[]){ 6 }, NULL);
     return w.status;
 }
 
@@ -238,7 +238,7 @@ START_TEST(long_stack)
     fx_puts(&t, "])\noutput((%s,))\n");
     job j = { .g = read_graph(t.data), .opt = { .stop_after = "simplify" } };
     ck_assert_int_eq(fx_protect(ctx, lower, &j), FX_OK);
-    fx_node *s = fx_graph_node(j.g, "s");
+    fx_node *s = fx_graph_find_node(j.g, "s");
     ck_assert_int_eq(s->op->id, FX_OP_cat);
     ck_assert_int_eq(s->n_operands, 3 + 100); /* simplify spreads the last group out again: it fits */
     ck_assert_int_eq(s->operands[2].def->n_operands, 200);

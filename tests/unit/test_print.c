@@ -91,19 +91,19 @@ START_TEST(text_reads_and_prints_back)
     ck_assert_uint_eq(g->n_symbols, 2);
     ck_assert_int_eq(g->symbols[0].max, 128);
     ck_assert_int_eq(g->symbols[1].min, INT64_MIN);
-    fx_node *conv = fx_graph_node(g, "conv2d");
+    fx_node *conv = fx_graph_find_node(g, "conv2d");
     ck_assert_str_eq(conv->loc.module, "conv");
     ck_assert_str_eq(conv->loc.frame, "models/net.py:92");
     ck_assert_str_eq(conv->loc.entry, "models/model.json");
     ck_assert_str_eq(conv->loc.file, "net.pt2");
     ck_assert_int_eq(conv->op->id, FX_OP_conv2d);
-    ck_assert_str_eq(fx_graph_node(g, "mul")->loc.frame, "a, b");
-    ck_assert_ptr_null(fx_graph_node(g, "mul")->loc.module);
-    ck_assert_str_eq(fx_graph_node(g, "c")->loc.file, "other.pt2");
-    ck_assert_int_eq(fx_graph_node(g, "mul")->n_operands, 2);
-    ck_assert_int_eq(fx_graph_node(g, "x")->n_uses, 4);
-    ck_assert_int_eq(fx_graph_node(g, "strided")->type->strides[1].value, 2);
-    const fx_arg *args = fx_graph_node(g, "many")->args;
+    ck_assert_str_eq(fx_graph_find_node(g, "mul")->loc.frame, "a, b");
+    ck_assert_ptr_null(fx_graph_find_node(g, "mul")->loc.module);
+    ck_assert_str_eq(fx_graph_find_node(g, "c")->loc.file, "other.pt2");
+    ck_assert_int_eq(fx_graph_find_node(g, "mul")->n_operands, 2);
+    ck_assert_int_eq(fx_graph_find_node(g, "x")->n_uses, 4);
+    ck_assert_int_eq(fx_graph_find_node(g, "strided")->type->strides[1].value, 2);
+    const fx_arg *args = fx_graph_find_node(g, "many")->args;
     ck_assert_int_eq(args->n, 18);
     ck_assert_int_eq(args->items[15]->i, INT64_MIN);
     ck_assert(args->items[16]->f == 1e-05);
@@ -254,7 +254,7 @@ START_TEST(table_counts_and_aligns)
     fx_text t;
     fx_text_init(&t, fx_context_arena(ctx));
     fx_graph_print_table(&t, g);
-    ck_assert_int_eq(fx_node_flops(fx_graph_node(g, "conv2d")), 2 * 16 * 30 * 30 * 27);
+    ck_assert_int_eq(fx_node_flops(fx_graph_find_node(g, "conv2d")), 2 * 16 * 30 * 30 * 27);
     ck_assert_ptr_nonnull(strstr(t.data, "opcode         name    target               value                 FLOPs  bytes  module\n"));
     ck_assert_ptr_nonnull(strstr(t.data, "get_attr       w       conv.weight          f32[16, 3, 3, 3]             1.7 k\n"));
     ck_assert_ptr_nonnull(strstr(t.data, "call_function  conv2d  aten.conv2d.default  f32[1, 16, 30, 30]  777.6 k"));
@@ -285,9 +285,9 @@ START_TEST(graphs_are_completed)
                          "%l = call_function[torch.ops.aten.linear.default](%x, %w)\n%v = call_function[aten.view.default](%l, size=[-1])\n"
                          "output((%v,))\n");
     ck_assert_msg(fx_graph_complete(g) == FX_OK, "%s", first_message());
-    ck_assert_int_eq(fx_graph_node(g, "l")->args->n, 3);
-    ck_assert_int_eq(fx_graph_node(g, "v")->type->dims[0].value, 8);
-    ck_assert_int_eq(fx_graph_node(g, "v")->kwargs->n, 0);
+    ck_assert_int_eq(fx_graph_find_node(g, "l")->args->n, 3);
+    ck_assert_int_eq(fx_graph_find_node(g, "v")->type->dims[0].value, 8);
+    ck_assert_int_eq(fx_graph_find_node(g, "v")->kwargs->n, 0);
     static const char *const bad[][2] = {
         {"graph g\n%x : f32[2, 3] = placeholder[x]\n%y : f32[2, 4] = call_function[aten.relu.default](%x)\noutput((%y,))\n",
          "expected f32[2, 3] by its arguments, but the model says f32[2, 4]"},
@@ -329,7 +329,7 @@ START_TEST(flops_of_nodes)
     const char *text = fx_arena_printf(fx_context_arena(ctx), "graph g\n%%a : %.*s = placeholder[a]\n%%b : %s = placeholder[b]\n%%c : %s\n",
                                        (int)(second - types - 1), types, second, counted[_i].call);
     fx_graph *g = parsed(text);
-    ck_assert_int_eq(fx_node_flops(fx_graph_node(g, "c")), counted[_i].flops);
+    ck_assert_int_eq(fx_node_flops(fx_graph_find_node(g, "c")), counted[_i].flops);
 }
 END_TEST
 

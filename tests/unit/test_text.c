@@ -79,11 +79,10 @@ static fx_status run_case(fx_context *ctx, const char *path, const char *text, s
     fx_text_init(out, fx_context_arena(ctx));
     fx_puts(out, "");
     if (ends(path, ".fx")) {
-        static const char *const stages[] = {"imported", "functional", "core"};
         FX_TRY(fx_graph_parse(ctx, NULL, text, size, &g));
         fx_graph_print(out, g);
-        for (int i = 0; verify && i < 3; i++) {
-            if (strcmp(verify, stages[i]) == 0)
+        for (int i = 0; verify && i <= FX_STAGE_CORE; i++) {
+            if (strcmp(verify, fx_stage_name((fx_stage)i)) == 0)
                 return fx_graph_verify(g, (fx_stage)i, "test");
         }
         return FX_OK;

@@ -115,7 +115,7 @@ static void output_not_last(sample *s) { fx_node_move_before(s->output, s->cat);
 static void output_used(sample *s) { s->output->opcode = FX_CALL_FUNCTION; s->mul->opcode = FX_OUTPUT; }
 static void output_two_args(sample *s)
 {
-    fx_node_set_args(s->output, fx_arg_seq(s->ctx, FX_ARG_TUPLE, 2, (const fx_arg *[]){fx_arg_none(s->ctx), fx_arg_none(s->ctx)}), NULL, 0, NULL);
+    fx_node_assign(s->output, fx_arg_seq(s->ctx, FX_ARG_TUPLE, 2, (const fx_arg *[]){fx_arg_none(s->ctx), fx_arg_none(s->ctx)}), NULL, 0, NULL);
 }
 
 static void same_names(sample *s) { s->add->name = s->relu->name; }
@@ -166,7 +166,7 @@ static void keyword_left(sample *s)
 }
 static void too_few_args(sample *s)
 {
-    fx_node_set_args(s->add, fx_arg_seq(s->ctx, FX_ARG_TUPLE, 2, s->add->args->items), NULL, 2, (fx_node *[]){s->mul, s->bias});
+    fx_node_assign(s->add, fx_arg_seq(s->ctx, FX_ARG_TUPLE, 2, s->add->args->items), NULL, 2, (fx_node *[]){s->mul, s->bias});
     s->add->type = s->mul->type;
 }
 static void set_alpha(sample *s, const fx_arg *alpha)
@@ -193,7 +193,7 @@ static void method(sample *s)
 static void method_on_nothing(sample *s)
 {
     method(s);
-    fx_node_set_args(s->relu, NULL, NULL, 0, NULL);
+    fx_node_assign(s->relu, NULL, NULL, 0, NULL);
 }
 static void module_missing(sample *s)
 {
