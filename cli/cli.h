@@ -25,6 +25,9 @@ int cmd_target(int argc, char **argv);
 extern const struct argp lowering_argp; /* --target, --threads */
 extern const struct argp looking_argp;  /* --dump-before, --dump-after, --stop-after, --time-passes; log goes to stdout */
 
+/* The one argument that is no option, a "model" say: stores it, or ends with a usage error when there was one already. */
+error_t one_argument(struct argp_state *state, const char **argument, char *given, const char *what);
+
 /* Parses a number of the whole text; false when it is none. */
 bool parse_number(const char *text, double *value);
 

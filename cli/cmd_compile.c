@@ -54,11 +54,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_JSON:
         a->json = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (a->model)
-            argp_error(state, "expected one model, got also '%s'", arg);
-        a->model = arg;
-        return 0;
+    case ARGP_KEY_ARG: return one_argument(state, &a->model, arg, "model");
     case ARGP_KEY_END:
         if (!a->model)
             argp_error(state, "expected a model to compile");

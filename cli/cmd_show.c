@@ -22,11 +22,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_TEXT: a->form = FX_FORM_TEXT; return 0;
     case KEY_DOT: a->form = FX_FORM_DOT; return 0;
     case KEY_PROGRAM: a->program = true; return 0;
-    case ARGP_KEY_ARG:
-        if (a->model)
-            argp_error(state, "expected one model, got also '%s'", arg);
-        a->model = arg;
-        return 0;
+    case ARGP_KEY_ARG: return one_argument(state, &a->model, arg, "model");
     case ARGP_KEY_END:
         if (!a->model)
             argp_error(state, "expected a model to show");

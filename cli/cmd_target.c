@@ -17,11 +17,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
     switch (key) {
     case KEY_CFLAGS: a->cflags = true; return 0;
-    case ARGP_KEY_ARG:
-        if (a->target)
-            argp_error(state, "expected one target, got also '%s'", arg);
-        a->target = arg;
-        return 0;
+    case ARGP_KEY_ARG: return one_argument(state, &a->target, arg, "target");
     default: return ARGP_ERR_UNKNOWN;
     }
 }

@@ -16,6 +16,14 @@ bool parse_number(const char *text, double *value)
     return end != text && !*end;
 }
 
+error_t one_argument(struct argp_state *state, const char **argument, char *given, const char *what)
+{
+    if (*argument)
+        argp_error(state, "expected one %s, got also '%s'", what, given);
+    *argument = given;
+    return 0;
+}
+
 static void log_to_stdout(void *unused, const char *text)
 {
     (void)unused;

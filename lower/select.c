@@ -416,14 +416,14 @@ static fx_status build_window_pool(fx_build *b, fx_node *n)
     return FX_OK;
 }
 
-static void resize_strides(fxrt_resize2d_desc *d, const fx_window *x, const fx_window *y)
+static fxrt_resize2d_desc resize_desc(const fx_window *x, const fx_window *y)
 {
-    d->xs_n = (int32_t)x->strides[0];
-    d->xs_h = (int32_t)x->strides[2];
-    d->xs_w = (int32_t)x->strides[3];
-    d->ys_n = (int32_t)y->strides[0];
-    d->ys_h = (int32_t)y->strides[2];
-    d->ys_w = (int32_t)y->strides[3];
+    fxrt_resize2d_desc d = {
+        .xs_n = (int32_t)x->strides[0], .xs_h = (int32_t)x->strides[2], .xs_w = (int32_t)x->strides[3],
+        .ys_n = (int32_t)y->strides[0], .ys_h = (int32_t)y->strides[2], .ys_w = (int32_t)y->strides[3],
+    };
+    set_image(x, y, &d.n, &d.ih, &d.iw, &d.c, &d.oh, &d.ow);
+    return d;
 }
 
 /* Input steps per output step as aten's area_pixel_compute_scale: from the given factor if there is one. */
@@ -440,9 +440,7 @@ static fx_status build_resize(fx_build *b, fx_node *n)
 {
     fx_window x, y;
     FX_TRY(pool_values(b, n, &x, &y));
-    fxrt_resize2d_desc d = {0};
-    set_image(&x, &y, &d.n, &d.ih, &d.iw, &d.c, &d.oh, &d.ow);
-    resize_strides(&d, &x, &y);
+    fxrt_resize2d_desc d = resize_desc(&x, &y);
     fx_kernel_id kernel = FX_K_adaptive_avg_pool2d;
     const char *what = "adaptive_avg_pool2d";
     switch (n->op->id) {
@@ -491,11 +489,11 @@ fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done)
     FX_TRY(fx_build_nhwc(b, x_node, &x));
     FX_TRY(fx_build_place(b, n, NULL, &y));
     FX_TRY(fits(b, n, &x));
-    fxrt_resize2d_desc d = {.n = (int32_t)x.dims[0], .ih = (int32_t)x.dims[2], .iw = (int32_t)x.dims[3], .c = (int32_t)x.dims[1], .oh = 1, .ow = 1};
-    d.xs_n = (int32_t)x.strides[0];
-    d.xs_h = (int32_t)x.strides[2];
-    d.xs_w = (int32_t)x.strides[3];
-    d.ys_n = d.ys_h = d.ys_w = d.c;
+    /* One pixel, whether the result keeps the dims or not. */
+    fx_window pixel = y;
+    pixel.dims[2] = pixel.dims[3] = 1;
+    pixel.strides[2] = pixel.strides[3] = x.dims[1];
+    fxrt_resize2d_desc d = resize_desc(&x, &pixel);
     fx_call_stmt *call = begin_call(b, n, FX_K_adaptive_avg_pool2d, fx_arena_printf(b->scratch, "mean over %dx%d", d.ih, d.iw));
     fx_call_from_desc(call, &d);
     finish_pool(b, n, call, &x, &y);

@@ -129,37 +129,17 @@ FXRT_INLINE void fxrt_dw_row(const int kw, const int sw, const fxrt_conv2d_desc 
             fxrt_act_apply(y + (ptrdiff_t)ox * d->ys_w, d->groups, d->act, d->act_a, d->act_b);
 }
 
-/* One function each, so that each has the registers to itself. */
-FXRT_NOINLINE void fxrt_dw_row_3x1(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
-                                   int oy)
-{
-    fxrt_dw_row(3, 1, d, x, w, b, r, y, oy);
-}
-FXRT_NOINLINE void fxrt_dw_row_3x2(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
-                                   int oy)
-{
-    fxrt_dw_row(3, 2, d, x, w, b, r, y, oy);
-}
-FXRT_NOINLINE void fxrt_dw_row_5x1(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
-                                   int oy)
-{
-    fxrt_dw_row(5, 1, d, x, w, b, r, y, oy);
-}
-FXRT_NOINLINE void fxrt_dw_row_5x2(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
-                                   int oy)
-{
-    fxrt_dw_row(5, 2, d, x, w, b, r, y, oy);
-}
-FXRT_NOINLINE void fxrt_dw_row_7x1(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
-                                   int oy)
-{
-    fxrt_dw_row(7, 1, d, x, w, b, r, y, oy);
-}
-FXRT_NOINLINE void fxrt_dw_row_any(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
-                                   int oy)
-{
-    fxrt_dw_row(0, 0, d, x, w, b, r, y, oy);
-}
+/* One function each, so that each has the registers to itself: widths and steps known, and any (0, 0). */
+#define FXRT_DW_SHAPES(F) F(3, 1) F(3, 2) F(5, 1) F(5, 2) F(7, 1)
+#define FXRT_DW_ROW(KW, SW)                                                                                             \
+    FXRT_NOINLINE void fxrt_dw_row_##KW##x##SW(const fxrt_conv2d_desc *d, const float *x, const float *w,               \
+                                               const float *b, const float *r, float *y, int oy)                        \
+    {                                                                                                                   \
+        fxrt_dw_row(KW, SW, d, x, w, b, r, y, oy);                                                                      \
+    }
+FXRT_DW_SHAPES(FXRT_DW_ROW)
+FXRT_DW_ROW(0, 0)
+#undef FXRT_DW_ROW
 
 FXRT_KERNEL void fxrt_conv2d_dw(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
                                 float *ws)
@@ -175,19 +155,13 @@ FXRT_KERNEL void fxrt_conv2d_dw(const fxrt_conv2d_desc *d, const float *x, const
         const int oy = (int)(row % d->oh);
         const float *image = x + n * d->xs_n, *res = r ? r + (n * d->rs_n + (ptrdiff_t)oy * d->rs_h) : NULL;
         float *out = y + (n * d->ys_n + (ptrdiff_t)oy * d->ys_h);
-        if (d->dw != 1)
-            fxrt_dw_row_any(d, image, w, b, res, out, oy);
-        else if (d->kw == 3 && d->sw == 1)
-            fxrt_dw_row_3x1(d, image, w, b, res, out, oy);
-        else if (d->kw == 3 && d->sw == 2)
-            fxrt_dw_row_3x2(d, image, w, b, res, out, oy);
-        else if (d->kw == 5 && d->sw == 1)
-            fxrt_dw_row_5x1(d, image, w, b, res, out, oy);
-        else if (d->kw == 5 && d->sw == 2)
-            fxrt_dw_row_5x2(d, image, w, b, res, out, oy);
-        else if (d->kw == 7 && d->sw == 1)
-            fxrt_dw_row_7x1(d, image, w, b, res, out, oy);
-        else
-            fxrt_dw_row_any(d, image, w, b, res, out, oy);
+#define FXRT_DW_CASE(KW, SW)                                                                                            \
+    if (d->dw == 1 && d->kw == KW && d->sw == SW) {                                                                     \
+        fxrt_dw_row_##KW##x##SW(d, image, w, b, res, out, oy);                                                          \
+        continue;                                                                                                       \
+    }
+        FXRT_DW_SHAPES(FXRT_DW_CASE)
+#undef FXRT_DW_CASE
+        fxrt_dw_row_0x0(d, image, w, b, res, out, oy);
     }
 }
