@@ -454,6 +454,8 @@ struct fx_storage {
     void (*release)(fx_storage *st);
     void *user;
     const char *name;                /* for messages: "data/weights/weight_0" */
+    const char *file;                /* of a .fx text's tensors that lie in a file beside it: "x.safetensors", name is then the
+                                        tensor's name there; the text prints as it was read. Else NULL */
     fx_storage *prev, *next;         /* all of the context */
     void *block;                     /* what storage.c allocated, NULL for others' memory */
 };

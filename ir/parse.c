@@ -429,10 +429,13 @@ static fx_status parse_arg(parser *p, const fx_arg **out)
 
 /* ---- tensors ------------------------------------------------------------------------------------------------------------------ */
 
-/* Storages of tensors whose data the text does not have: to use it is an error, not a guess. */
+/* Storages of tensors whose data the text does not have: to use it is an error, not a guess. Files beside it are frontend/'s to open. */
 static fx_status missing_data(fx_storage *st)
 {
     fx_loc loc = {.file = st->user};
+    if (st->file)
+        return fx_fail(st->ctx, FX_ERR_UNSUPPORTED, &loc, "the tensor '%s' lies in the file '%s', which was not opened with the text", st->name,
+                       st->file);
     return fx_fail(st->ctx, FX_ERR_UNSUPPORTED, &loc, "the text this graph was read from has no data for the tensor '%s', only a hash",
                    st->name ? st->name : "");
 }
@@ -525,6 +528,7 @@ typedef struct attr_line {
     const char *path;
     bool is_parameter, persistent, is_shared;
     int64_t shared, offset; /* storage number, elements */
+    const char *file, *key; /* of a tensor that lies in a file */
     fx_tensor t;
 } attr_line;
 
@@ -579,14 +583,20 @@ static fx_status shared_storage(parser *p, const attr_line *a, size_t bytes, boo
     while (p->n_shared <= (size_t)a->shared)
         FX_PUSH(fx_context_arena(p->ctx), p->shared, p->n_shared, p->cap_shared) = NULL;
     fx_storage *old = p->shared[a->shared];
-    if (old && (old->data != NULL || old->nbytes == 0) != with_data)
+    if (old && !!old->file != !!a->file)
+        return fx_lex_error(&p->lx, "tensors of one storage lie either all in a file or none");
+    if (old && a->file && (old->file != a->file || old->name != a->key))
+        return fx_lex_error(&p->lx, "tensors of one storage must name the same tensor of the same file");
+    if (old && !a->file && (old->data != NULL || old->nbytes == 0) != with_data)
         return fx_lex_error(&p->lx, "tensors of one storage have either all values or all a hash");
     if (old && old->nbytes >= bytes) {
         *out = old;
         return FX_OK;
     }
     fx_storage *st = with_data ? fx_storage_new(p->ctx, bytes)
-                               : fx_storage_lazy(p->ctx, bytes, missing_data, NULL, (void *)(uintptr_t)p->lx.loc.file, a->path);
+                               : fx_storage_lazy(p->ctx, bytes, missing_data, NULL, (void *)(uintptr_t)p->lx.loc.file,
+                                                 a->file ? a->key : a->path);
+    st->file = a->file;
     if (old && old->data)
         memcpy(st->data, old->data, old->nbytes);
     p->shared[a->shared] = st;
@@ -624,16 +634,21 @@ static fx_status parse_attr(parser *p, bool is_parameter)
     FX_TRY(parse_attr_head(p, &a));
     fx_tensor *t = &a.t;
     bool values = fx_lex_accept(lx, "=");
+    if (!values && fx_lex_accept(lx, "in")) {
+        FX_TRY(fx_lex_string(lx, "a file", &a.file));
+        FX_TRY(fx_lex_string(lx, "the tensor's name in it", &a.key));
+    }
     int64_t elements = span(t);
     if (elements < 0 || (values && (too_big(elements) || too_big(fx_tensor_numel(t)) || too_big(a.offset))))
         return fx_lex_error(lx, "a tensor of %s is too big for a text", a.path);
     size_t size = fx_dtype_size(t->dtype), bytes = (size_t)(a.offset + elements) * size;
     if (a.is_shared)
-        FX_TRY(shared_storage(p, &a, bytes, values || elements == 0, &t->storage));
+        FX_TRY(shared_storage(p, &a, bytes, !a.file && (values || elements == 0), &t->storage));
     else if (values)
         t->storage = fx_storage_new(p->ctx, bytes);
     else
-        t->storage = fx_storage_lazy(p->ctx, bytes, missing_data, NULL, (void *)(uintptr_t)lx->loc.file, a.path);
+        t->storage = fx_storage_lazy(p->ctx, bytes, missing_data, NULL, (void *)(uintptr_t)lx->loc.file, a.file ? a.key : a.path);
+    t->storage->file = a.file;
     t->data = (char *)(t->storage->data ? t->storage->data : NULL) + (size_t)a.offset * size;
     if (values) {
         fx_tensor dense;
@@ -650,7 +665,7 @@ static fx_status parse_attr(parser *p, bool is_parameter)
                 at[d] = 0;
         }
         fx_storage_free(dense.storage);
-    } else if (!fx_lex_accept(lx, "unreadable")) {
+    } else if (!a.file && !fx_lex_accept(lx, "unreadable")) {
         FX_TRY(fx_lex_expect(lx, "hash"));
         FX_TRY(fx_lex_uint(lx, &hash));
         if (hash == 0)

@@ -257,11 +257,19 @@ static void put_element(fx_text *t, const fx_tensor *x, int64_t i)
     }
 }
 
-/* "= [..]" for few elements, "= all v" for equal ones, else "hash 0x.."; "unreadable" when a weight file is damaged. */
+/* "in FILE NAME" where a file beside the text has the elements; else "= [..]" for few, "= all v" for equal ones, "hash 0x.." for
+ * others; "unreadable" when a weight file is damaged. */
 static void put_content(fx_text *t, fx_context *ctx, const fx_attr *a)
 {
     enum { FEW = 64 };
     fx_tensor x = a->tensor, dense;
+    if (x.storage && x.storage->file) {
+        fx_puts(t, " in ");
+        fx_put_quoted(t, x.storage->file);
+        fx_puts(t, " ");
+        fx_put_quoted(t, x.storage->name);
+        return;
+    }
     if (a->hash && x.storage && !x.storage->data) {
         fx_printf(t, " hash 0x%016llx", (unsigned long long)a->hash);
         return;
