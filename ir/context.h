@@ -68,6 +68,7 @@ struct fx_context {
     fx_diag oom;
     fx_storage *storages;
     const fx_schema *schemas[FX_OP_COUNT];
+    const fx_schema *class_schemas[FX_MODULE_COUNT];
     fx_map targets;   /* interned target -> fx_target_info */
     const fx_arg *empty_tuple, *empty_dict; /* of most nodes */
 };

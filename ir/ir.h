@@ -289,6 +289,38 @@ const fx_op *fx_op_lookup(fx_context *ctx, const char *target, bool *inplace);
 
 /* The parsed schema; parsed once a context. */
 const fx_schema *fx_op_schema(fx_context *ctx, const fx_op *op);
+/* Any schema of ours, "(int a, float b=0.5)"; name: for the message when it cannot be read. */
+const fx_schema *fx_schema_parse(fx_context *ctx, const char *text, const char *name);
+
+/* ---- module_class.c, module_class.def: the classes of torch.nn --------------------------------------- */
+
+enum { /* fx_class.flags */
+    FX_MODULE_CONTAINER = 1,  /* cannot be called */
+    FX_MODULE_RANDOM = 2,     /* random when training */
+    FX_MODULE_STATISTICS = 4, /* writes its running statistics when training */
+    FX_MODULE_VIEW = 8        /* its result may be (part of) its input */
+};
+
+typedef enum fx_module_id {
+    FX_MODULE_NONE = 0,
+#define CLASS(name, ...) FX_MODULE_##name,
+#include "module_class.def"
+#undef CLASS
+    FX_MODULE_COUNT
+} fx_module_id;
+
+typedef struct fx_class {
+    fx_module_id id;
+    const char *name, *short_name; /* "torch.nn.modules.conv.Conv2d", "torch.nn.Conv2d" */
+    unsigned flags;
+    const char *settings;          /* a schema: what the constructor takes */
+} fx_class;
+
+extern const fx_class fx_classes[FX_MODULE_COUNT];
+
+/* By either name; NULL when it is none of torch.nn's or class_name is NULL. */
+const fx_class *fx_class_find(const char *class_name);
+const fx_schema *fx_class_schema(fx_context *ctx, const fx_class *c); /* parsed once a context */
 
 /* ---- graph.c, module.c: the graph ------------------------------------------------------------------- */
 
@@ -410,8 +442,27 @@ fx_node *fx_call_end(fx_call *c, const char *name);
 fx_status fx_node_normalize(fx_node *n);
 bool fx_node_is_inplace(const fx_node *n);                            /* a call of a row's in-place variant: aten.add_.Tensor */
 
+/* The same without changing the node, for any call whose operator is known: a call_function, or a call_method by its name. Arguments in
+ * normal form; operand numbers are those of the node. When the row of the target does not take the arguments, other overloads of its
+ * packet are tried (torch.mean(x, 1) is aten.mean.dim), numbers given one by one are taken as a list (x.view(2, 3)). False when nothing
+ * fits. */
+typedef struct fx_call_args {
+    const fx_op *op;
+    const fx_schema *schema;
+    bool inplace;
+    int n;                     /* schema->n */
+    const fx_arg *args[32];
+} fx_call_args;
+bool fx_call_view(const fx_node *n, fx_call_args *out);
+/* The same; says what does not fit: FX_ERR_TYPE, FX_ERR_UNSUPPORTED when the operator is not known. */
+fx_status fx_call_check(const fx_node *n, fx_call_args *out);
+/* The row of op.def a call_function or call_method is of, or NULL. inplace may be NULL. */
+const fx_op *fx_node_row(const fx_node *n, bool *inplace);
+
 /* One argument in the form fx_node_normalize gives it; NULL when it does not fit, *got then says what it is ("a list of 3"). */
 const fx_arg *fx_param_convert(fx_context *ctx, const fx_op *op, int param, const fx_arg *a, const char **got);
+/* The same for a parameter alone, without what Python's operators allow: modules' settings. */
+const fx_arg *fx_param_fit(fx_context *ctx, const fx_param *p, const fx_arg *a, const char **got);
 
 /* Reading normalised arguments by schema position. */
 const fx_arg *fx_node_arg(const fx_node *n, int param);               /* never NULL for param < schema size */
@@ -439,8 +490,36 @@ const char *fx_attr_path(fx_graph *g, const fx_attr *a);
 fx_module *fx_module_find(const fx_graph *g, const char *path);
 fx_module *fx_module_make(fx_graph *g, const char *path);
 const char *fx_module_path(fx_graph *g, const fx_module *m);          /* "layer1.0"; "" for the root */
+/* A setting in the form its class's schema asks for (stride=2 is [2, 2]), as given or by default; "training" is False unless given.
+ * NULL when the module has none of that name or no default. */
+const fx_arg *fx_module_config(const fx_module *m, const char *key);
 /* A get_attr node for a new constant, inserted at the insertion point, typed. */
 fx_node *fx_graph_constant(fx_graph *g, const char *path, const fx_tensor *t);
+
+/* ---- effect.c: what a node does beside giving a value; what may share memory ------------------------------ */
+
+enum {
+    FX_EFFECT_RANDOM = 1,  /* two equal calls may differ; uses the random state */
+    FX_EFFECT_KEEP = 2,    /* placeholders, outputs, asserts, printing: the program changes without it */
+    FX_EFFECT_WRITES = 4,  /* writes an operand, or its module's buffers */
+    FX_EFFECT_UNKNOWN = 8  /* a function or module we know nothing of: may write its operands; FX takes such calls for pure */
+};
+unsigned fx_node_effects(const fx_node *n);
+/* fx_node_is_impure: RANDOM, KEEP or WRITES. */
+bool fx_node_writes(const fx_node *n, int operand);     /* may write the memory of that operand (UNKNOWN: all) */
+bool fx_node_may_return(const fx_node *n, int operand); /* its value may share memory with that operand */
+
+/* Which values may share memory, and where it is written: a snapshot of the graph, near-linear to make. Nodes made later are taken to
+ * share memory with everything. Different placeholders are taken to be different memory; attributes of one storage are one. */
+typedef struct fx_alias fx_alias;
+fx_alias *fx_alias_new(const fx_graph *g, fx_arena *arena);
+bool fx_alias_may(const fx_alias *a, const fx_node *x, const fx_node *y);
+/* May the memory of n's value be written by a node after `from` and before `to` (NULL: from the start, to the end)? O(log writes). */
+bool fx_alias_written(const fx_alias *a, const fx_node *n, const fx_node *from, const fx_node *to);
+/* Whether n's memory may be an input's or attribute's, so that writes to it are seen outside. */
+bool fx_alias_is_external(const fx_alias *a, const fx_node *n);
+/* Whether n's memory may be a result of the graph. */
+bool fx_alias_is_returned(const fx_alias *a, const fx_node *n);
 
 /* ---- storage.c, npy.c: host memory ------------------------------------------------------------------ */
 

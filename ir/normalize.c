@@ -88,17 +88,20 @@ static bool takes_number(const fx_op *op, const fx_schema *s, const fx_param *p)
     return (p == &s->params[0] || p == &s->params[1]) && (strcmp(second, "other") == 0 || strcmp(second, "exponent") == 0);
 }
 
-const fx_arg *fx_param_convert(fx_context *ctx, const fx_op *op, int param, const fx_arg *a, const char **got)
+const fx_arg *fx_param_fit(fx_context *ctx, const fx_param *p, const fx_arg *a, const char **got)
 {
-    const fx_schema *s = fx_op_schema(ctx, op);
-    const fx_param *p = &s->params[param];
     fx_param_kind item;
     *got = fx_arg_kind_name(a->kind);
     if (a->kind == FX_ARG_NONE && (p->optional || p->kind == FX_PARAM_ANY))
         return a;
-    if (item_kind(p->kind, &item))
-        return list(ctx, p, item, a, got);
-    const fx_arg *v = one(ctx, p->kind, a);
+    return item_kind(p->kind, &item) ? list(ctx, p, item, a, got) : one(ctx, p->kind, a);
+}
+
+const fx_arg *fx_param_convert(fx_context *ctx, const fx_op *op, int param, const fx_arg *a, const char **got)
+{
+    const fx_schema *s = fx_op_schema(ctx, op);
+    const fx_param *p = &s->params[param];
+    const fx_arg *v = fx_param_fit(ctx, p, a, got);
     return !v && p->kind == FX_PARAM_TENSOR && takes_number(op, s, p) ? one(ctx, FX_PARAM_SCALAR, a) : v;
 }
 
@@ -112,38 +115,85 @@ static int position(const fx_schema *s, const char *name)
     return s->n > 0 && (self || input) && strcmp(s->params[0].name, self ? "input" : "self") == 0 ? 0 : -1;
 }
 
-fx_status fx_node_normalize(fx_node *n)
+enum { MAX_PARAMS = sizeof((fx_call_args *)0)->args / sizeof(fx_arg *) };
+
+/* What does not fit goes to fail(), which is quiet while overloads are tried. */
+typedef struct attempt {
+    const fx_node *n;
+    bool quiet;
+} attempt;
+
+static fx_status fail(const attempt *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static fx_status fail(const attempt *t, const char *fmt, ...)
 {
-    enum { MAX_PARAMS = 32 };
-    const fx_arg *value[MAX_PARAMS] = {0};
-    if (!n->op)
-        return FX_OK;
+    fx_context *ctx = t->n->graph->ctx;
+    va_list ap;
+    if (t->quiet)
+        return FX_ERR_TYPE;
+    va_start(ap, fmt);
+    const char *text = fx_arena_vprintf(ctx->arena, fmt, ap);
+    va_end(ap);
+    return fx_fail(ctx, FX_ERR_TYPE, &t->n->loc, "%s", text);
+}
+
+/* Python's methods take a list's numbers one by one too: x.view(2, 3), x.permute(0, 2, 1). */
+static bool takes_varargs(const fx_node *n, const fx_schema *s)
+{
+    return n->opcode == FX_CALL_METHOD && s->n > 1 && s->params[1].kind == FX_PARAM_INTS && n->args->n > 2 &&
+           n->args->items[1]->kind != FX_ARG_LIST && n->args->items[1]->kind != FX_ARG_TUPLE;
+}
+
+static fx_status fit(const attempt *t, fx_call_args *out)
+{
+    const fx_node *n = t->n;
     fx_context *ctx = n->graph->ctx;
-    const fx_schema *s = fx_op_schema(ctx, n->op);
+    const fx_schema *s = out->schema = fx_op_schema(ctx, out->op);
+    const fx_arg **value = out->args;
     const char *target = strncmp(n->target, "torch.ops.", 10) == 0 ? n->target + 10 : n->target;
-    if (n->args->n > s->n)
-        return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "%s takes at most %d arguments, got %d", target, s->n, n->args->n);
-    for (int i = 0; i < n->args->n; i++)
-        value[i] = n->args->items[i];
+    int n_args = n->args->n;
+    memset(out->args, 0, (size_t)s->n * sizeof *out->args);
+    out->n = s->n;
+    if (takes_varargs(n, s)) {
+        n_args = 2;
+        value[0] = n->args->items[0];
+        value[1] = fx_arg_seq(ctx, FX_ARG_LIST, n->args->n - 1, n->args->items + 1);
+    } else if (n_args > s->n) {
+        return fail(t, "%s takes at most %d arguments, got %d", target, s->n, n_args);
+    } else {
+        for (int i = 0; i < n_args; i++)
+            value[i] = n->args->items[i];
+    }
     for (int i = 0; i < n->kwargs->n; i++) {
         const char *key = n->kwargs->keys[i];
         int at = position(s, key);
         if (at < 0)
-            return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "%s has no argument '%s'", target, key);
+            return fail(t, "%s has no argument '%s'", target, key);
         if (value[at])
-            return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "argument '%s' of %s is given twice", key, target);
+            return fail(t, "argument '%s' of %s is given twice", key, target);
         value[at] = n->kwargs->items[i];
     }
     for (int i = 0; i < s->n; i++) {
         const fx_param *p = &s->params[i];
         const char *got = "nothing";
-        value[i] = value[i] ? fx_param_convert(ctx, n->op, i, value[i], &got) : p->def;
-        if (value[i] && i == 0 && value[i]->kind != FX_ARG_NODE && fx_node_is_inplace(n))
+        value[i] = value[i] ? fx_param_convert(ctx, out->op, i, value[i], &got) : p->def;
+        if (value[i] && i == 0 && value[i]->kind != FX_ARG_NODE && out->inplace)
             value[i] = NULL; /* a number cannot be written to */
         if (!value[i])
-            return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "argument '%s' of %s: expected %s, got %s", p->name, target, p->type, got);
+            return fail(t, "argument '%s' of %s: expected %s, got %s", p->name, target, p->type, got);
     }
-    const fx_arg *args = fx_arg_seq(ctx, FX_ARG_TUPLE, s->n, value);
+    return FX_OK;
+}
+
+fx_status fx_node_normalize(fx_node *n)
+{
+    if (!n->op)
+        return FX_OK;
+    fx_context *ctx = n->graph->ctx;
+    attempt t = {n, false};
+    fx_call_args v = {.op = n->op, .inplace = fx_node_is_inplace(n)};
+    FX_TRY(fit(&t, &v));
+    const fx_arg *args = fx_arg_seq(ctx, FX_ARG_TUPLE, v.n, v.args);
     if (args == n->args && n->kwargs->n == 0)
         return FX_OK;
     /* The same operands, but keywords among them may have changed places. */
@@ -154,4 +204,59 @@ fx_status fx_node_normalize(fx_node *n)
     fx_node_assign(n, args, NULL, n->n_operands, operands);
     n->type = type;
     return FX_OK;
+}
+
+/* ---- looking without changing -------------------------------------------------------------------------------------- */
+
+const fx_op *fx_node_row(const fx_node *n, bool *inplace)
+{
+    fx_context *ctx = n->graph->ctx;
+    const fx_target_info *info = NULL;
+    if (n->opcode == FX_CALL_FUNCTION)
+        info = fx_target_lookup(ctx, n->target);
+    else if (n->opcode == FX_CALL_METHOD)
+        info = fx_target_lookup(ctx, fx_intern_f(ctx, "Tensor.%s", n->target));
+    if (inplace)
+        *inplace = info && info->inplace;
+    return info ? info->op : NULL;
+}
+
+static size_t packet_length(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? (size_t)(dot - name) + 1 : strlen(name);
+}
+
+/* Foreign spellings only: "aten.add.Tensor" says which overload it is. */
+static bool may_be_overloaded(const fx_node *n)
+{
+    return strncmp(n->target, "aten.", 5) != 0 && strncmp(n->target, "torch.ops.", 10) != 0;
+}
+
+bool fx_call_view(const fx_node *n, fx_call_args *out)
+{
+    attempt t = {n, true};
+    const fx_op *op = out->op = fx_node_row(n, &out->inplace);
+    if (!op)
+        return false;
+    if (fit(&t, out) == FX_OK)
+        return true;
+    size_t length = packet_length(op->name);
+    for (int i = 1; i < FX_OP_COUNT && may_be_overloaded(n); i++) {
+        out->op = &fx_ops[i];
+        if (out->op != op && strncmp(out->op->name, op->name, length) == 0 && fit(&t, out) == FX_OK)
+            return true;
+    }
+    out->op = op;
+    return false;
+}
+
+fx_status fx_call_check(const fx_node *n, fx_call_args *out)
+{
+    if (fx_call_view(n, out))
+        return FX_OK;
+    if (!out->op)
+        return fx_fail(n->graph->ctx, FX_ERR_UNSUPPORTED, &n->loc, "'%s' is no known operator", n->target);
+    attempt t = {n, false};
+    return fit(&t, out);
 }

@@ -59,6 +59,25 @@ static bool functional_name(const char *name, char *out, size_t size)
 /* Longer names are no row's. */
 enum { NAME_MAX_LENGTH = 120 };
 
+/* "Tensor.mean", a method: what torch.mean is, else the first row of that packet; "Tensor.mean_" its in-place variant. */
+static const fx_op *find_method(const char *method, bool *inplace)
+{
+    char name[NAME_MAX_LENGTH + 16];
+    size_t n = strlen(method);
+    snprintf(name, sizeof name, "torch.%s", method);
+    const fx_op *op = strchr(method, '.') ? NULL : fx_op_find(name, inplace);
+    if (!op && n > 1 && method[n - 1] == '_' && method[n - 2] != '_') {
+        name[strlen("torch.") + n - 1] = '\0';
+        op = find_method(name + strlen("torch."), inplace);
+        *inplace = op != NULL;
+        return op;
+    }
+    snprintf(name, sizeof name, "aten.%s.", method);
+    for (int i = 1; i < FX_OP_COUNT && !op; i++)
+        op = starts(fx_ops[i].name, name) ? &fx_ops[i] : NULL;
+    return op;
+}
+
 const fx_op *fx_op_find(const char *target, bool *inplace)
 {
     bool ignored;
@@ -68,6 +87,8 @@ const fx_op *fx_op_find(const char *target, bool *inplace)
     *inplace = false;
     if (strlen(target) > NAME_MAX_LENGTH)
         return NULL;
+    if (starts(target, "Tensor."))
+        return find_method(target + strlen("Tensor."), inplace);
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (strcmp(aliases[i].name, target) == 0) {
             *inplace = aliases[i].inplace;
@@ -292,7 +313,7 @@ static bool parse_schema(parser *s, fx_schema *out)
     if (out->n)
         out->params = fx_arena_dup(s->ctx->arena, params, (size_t)out->n * sizeof *params);
     if (!accept(s, "->"))
-        return false;
+        return *s->p == '\0'; /* a constructor's */
     fx_param result = {0};
     if (!accept(s, "(")) {
         if (!type(s, &result))
@@ -311,17 +332,21 @@ static bool parse_schema(parser *s, fx_schema *out)
     return *s->p == '\0';
 }
 
+const fx_schema *fx_schema_parse(fx_context *ctx, const char *text, const char *name)
+{
+    fx_schema *schema = FX_NEW(ctx->arena, fx_schema);
+    parser s = {ctx, text};
+    if (!parse_schema(&s, schema)) {
+        /* A row of ours that does not parse: no parameters, so that every call of it is refused. */
+        fx_fail(ctx, FX_INTERNAL, NULL, "cannot read the schema of %s at '%s'", name, s.p);
+        *schema = (fx_schema){0};
+    }
+    return schema;
+}
+
 const fx_schema *fx_op_schema(fx_context *ctx, const fx_op *op)
 {
-    if (!ctx->schemas[op->id]) {
-        fx_schema *schema = FX_NEW(ctx->arena, fx_schema);
-        parser s = {ctx, op->schema};
-        if (!parse_schema(&s, schema)) {
-            /* A row of ours that does not parse: no parameters, so that every call of it is refused. */
-            fx_fail(ctx, FX_INTERNAL, NULL, "op.def: cannot read the schema of %s at '%s'", op->name, s.p);
-            *schema = (fx_schema){0};
-        }
-        ctx->schemas[op->id] = schema;
-    }
+    if (!ctx->schemas[op->id])
+        ctx->schemas[op->id] = fx_schema_parse(ctx, op->schema, op->name);
     return ctx->schemas[op->id];
 }

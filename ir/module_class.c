@@ -1,0 +1,47 @@
+/* ir/module_class.c: the classes of torch.nn expanded from module_class.def, and modules' settings.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "ir/context.h"
+
+const fx_class fx_classes[FX_MODULE_COUNT] = {
+#define CLASS(name, file, flags, settings) \
+    [FX_MODULE_##name] = {FX_MODULE_##name, "torch.nn.modules." file "." #name, "torch.nn." #name, flags, settings},
+#include "ir/module_class.def"
+#undef CLASS
+};
+
+const fx_class *fx_class_find(const char *class_name)
+{
+    for (int i = 1; class_name && i < FX_MODULE_COUNT; i++)
+        if (strcmp(fx_classes[i].name, class_name) == 0 || strcmp(fx_classes[i].short_name, class_name) == 0)
+            return &fx_classes[i];
+    return NULL;
+}
+
+const fx_schema *fx_class_schema(fx_context *ctx, const fx_class *c)
+{
+    if (!ctx->class_schemas[c->id])
+        ctx->class_schemas[c->id] = fx_schema_parse(ctx, c->settings, c->name);
+    return ctx->class_schemas[c->id];
+}
+
+const fx_arg *fx_module_config(const fx_module *m, const char *key)
+{
+    fx_context *ctx = m->graph->ctx;
+    const fx_class *c = fx_class_find(m->class_name);
+    const fx_schema *s = c ? fx_class_schema(ctx, c) : NULL;
+    const fx_param *p = NULL;
+    const char *got;
+    for (int i = 0; s && i < s->n; i++)
+        if (strcmp(s->params[i].name, key) == 0)
+            p = &s->params[i];
+    for (int i = 0; m->config && i < m->config->n; i++)
+        if (strcmp(m->config->keys[i], key) == 0) {
+            const fx_arg *a = m->config->items[i], *v = p ? fx_param_fit(ctx, p, a, &got) : a;
+            return v ? v : a;
+        }
+    if (p)
+        return p->def;
+    return c && strcmp(key, "training") == 0 ? fx_arg_bool(ctx, false) : NULL;
+}
