@@ -64,6 +64,9 @@ typedef struct fx_map {
 void *fx_map_get(const fx_map *m, const void *key);                     /* NULL when absent */
 void fx_map_put(fx_arena *arena, fx_map *m, const void *key, void *value); /* key not NULL; replaces */
 void fx_map_remove(fx_map *m, const void *key);
+/* A copy of what the map holds, and going back to it: the map's own memory must still be there. */
+const void *fx_map_save(fx_arena *arena, const fx_map *m);
+void fx_map_restore(fx_map *m, const void *saved);
 
 /* ---- string.c: interned strings, text buffers --------------------------------------------------- */
 
@@ -520,6 +523,14 @@ bool fx_alias_written(const fx_alias *a, const fx_node *n, const fx_node *from, 
 bool fx_alias_is_external(const fx_alias *a, const fx_node *n);
 /* Whether n's memory may be a result of the graph. */
 bool fx_alias_is_returned(const fx_alias *a, const fx_node *n);
+
+/* ---- snapshot.c: a graph as it was -------------------------------------------------------------------- */
+
+/* What the graph and its module tree are now, but the elements of tensors; going back makes every pointer mean again what it meant, and
+ * nodes made since are erased. Restoring allocates nothing. */
+typedef struct fx_snapshot fx_snapshot;
+fx_snapshot *fx_snapshot_take(fx_graph *g, fx_arena *arena);
+void fx_snapshot_restore(const fx_snapshot *s);
 
 /* ---- storage.c, npy.c: host memory ------------------------------------------------------------------ */
 

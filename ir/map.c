@@ -56,6 +56,29 @@ void fx_map_remove(fx_map *m, const void *key)
     m->n--;
 }
 
+/* A map's head, and its slots as they were. */
+typedef struct saved_map {
+    fx_map head;
+    struct fx_map_slot *slots;
+} saved_map;
+
+const void *fx_map_save(fx_arena *arena, const fx_map *m)
+{
+    saved_map *s = FX_NEW(arena, saved_map);
+    s->head = *m;
+    if (m->cap)
+        s->slots = fx_arena_dup(arena, m->slots, m->cap * sizeof *m->slots);
+    return s;
+}
+
+void fx_map_restore(fx_map *m, const void *saved)
+{
+    const saved_map *s = saved;
+    *m = s->head;
+    for (size_t i = 0; i < m->cap; i++)
+        m->slots[i] = s->slots[i];
+}
+
 struct fx_set_slot {
     uint64_t hash;
     void *entry;

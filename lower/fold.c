@@ -109,19 +109,19 @@ static fx_status fold_constants(fx_lower *l)
         c->loc = loc;
         fx_node_replace_uses(n, c);
     }
-    fx_remove_dead(g);
+    fx_remove_dead(g, NULL);
     return FX_OK;
 }
 
 fx_status fx_pass_fold(fx_lower *l)
 {
-    fx_remove_dead(l->graph);
+    fx_remove_dead(l->graph, NULL);
     FX_TRY(fold_constants(l));
     /* Activations spelled out are recognised before their additions and multiplications go into the weights before them. */
     size_t changed = 0;
     FX_TRY(fx_apply_rules(l, &changed));
     FX_TRY(fx_fold_affine(l));
     FX_TRY(fx_infer_missing(l->graph));
-    fx_remove_dead(l->graph);
+    fx_remove_dead(l->graph, NULL);
     return FX_OK;
 }

@@ -4,6 +4,7 @@
 #define FXCC_LOWER_REWRITE_H
 
 #include "lower/lower.h"
+#include "passes/passes.h"
 
 /* The rewriting of one node. New nodes come before `at`; they take their location and a name from `origin`, which is `at` unless
  * set. The first failure sticks in `status`; builders then return `at` itself, so that a rewrite need not check every call. */
@@ -61,8 +62,6 @@ void fx_rw_single_result(fx_rw *w, fx_node *value, const char *what);
 
 /* Gives types to nodes that have none. */
 fx_status fx_infer_missing(fx_graph *g);
-/* simplify.c: erases nodes without users and effects (placeholders stay); how many went. */
-size_t fx_remove_dead(fx_graph *g);
 /* simplify.c: one walk of the rules below over all nodes; adds to *changed how often one applied. */
 fx_status fx_apply_rules(fx_lower *l, size_t *changed);
 /* fold_bn.c: batch norm and per-channel scales and shifts go into the weights before them. */

@@ -2,25 +2,6 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "lower/rewrite.h"
 
-/* Nobody would notice if it were gone. */
-static bool is_dead(const fx_node *n)
-{
-    if (n->erased || n->n_uses)
-        return false;
-    return n->opcode == FX_GET_ATTR || (n->opcode == FX_CALL_FUNCTION && n->op && !(n->op->flags & FX_OP_EFFECT));
-}
-
-size_t fx_remove_dead(fx_graph *g)
-{
-    size_t removed = 0;
-    for (fx_node *n = g->last, *prev; n; n = prev) {
-        prev = n->prev;
-        if (is_dead(n) && fx_node_erase(n) == FX_OK)
-            removed++;
-    }
-    return removed;
-}
-
 /* Arguments are interned, so two calls are equal when op, trees and operands are. */
 static bool equal_nodes(const fx_node *a, const fx_node *b)
 {
@@ -91,11 +72,11 @@ fx_status fx_apply_rules(fx_lower *l, size_t *changed)
                 break;
             ++*changed;
             for (int k = 0; k < n_before; k++)
-                if (is_dead(before[k]))
+                if (fx_is_dead(before[k]))
                     FX_TRY(fx_node_erase(before[k]));
         }
     }
-    *changed += fx_remove_dead(g);
+    *changed += fx_remove_dead(g, NULL);
     return FX_OK;
 }
 
@@ -112,6 +93,6 @@ fx_status fx_pass_simplify(fx_lower *l)
             break;
     }
     FX_TRY(fx_infer_missing(g));
-    fx_remove_dead(g);
+    fx_remove_dead(g, NULL);
     return fx_refuse_types(l);
 }

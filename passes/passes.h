@@ -34,6 +34,13 @@ const char *fx_pass_str(const fx_pass_run *run, const char *name);
 #include "passes/pass.def"
 #undef GRAPH_PASS
 
+/* ---- dead.c ------------------------------------------------------------------------------------------------------------------ */
+
+/* Erases nodes without users and effects (placeholders stay); how many went. They are noted where there is a run. */
+size_t fx_remove_dead(fx_graph *g, fx_pass_run *run);
+/* Whether nobody would notice if n were gone. */
+bool fx_is_dead(const fx_node *n);
+
 /* ---- legalize*.c: torch.fx's spellings become operators of op.def ------------------------------------------------------------- */
 
 /* A captured graph becomes an imported one, in place: call_module of nn classes, call_method and call_function in any spelling become calls of

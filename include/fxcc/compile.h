@@ -13,6 +13,11 @@ extern "C" {
  * FX_ERR_IO, FX_ERR_FORMAT, FX_ERR_UNSUPPORTED with diagnostics that name file, entry, node and reason. */
 fx_status fx_load_model(fx_context *ctx, const char *path, fx_graph **graph);
 
+/* Writes a graph so that fx_load_model reads it back. path ending in ".fx": the text, and its weights beside it in NAME.safetensors (no such
+ * file when there are none); in ".pt2": an archive that torch.export.load reads, for graphs of aten operators only (FX_ERR_UNSUPPORTED naming
+ * the nodes that are not). Files appear whole or not at all; FX_ERR_ARGUMENT for other endings. */
+fx_status fx_model_save(fx_graph *graph, const char *path);
+
 typedef enum fx_weights { FX_WEIGHTS_DEFAULT, FX_WEIGHTS_IN_C, FX_WEIGHTS_IN_BIN, FX_WEIGHTS_IN_INCBIN } fx_weights;
 
 /* What to emit. Zero-initialise and set what differs. */

@@ -1,0 +1,81 @@
+/* ir/snapshot.c: a graph as it was, to go back to when an edit of many steps fails: an edit happens whole or not at all.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * Nothing in a graph's arena goes away, so all pointers stay good: what is kept is the content of the structs as they were, nodes made since
+ * become erased ones. Elements of tensors are not kept: edits put new tensors in place instead of writing into those there. */
+#include <string.h>
+
+#include "ir/context.h"
+
+typedef struct saved {
+    void *at, *copy;
+    size_t size;
+} saved;
+
+struct fx_snapshot {
+    fx_graph *graph;
+    saved *parts;
+    size_t n, cap;
+    const void *by_name, *name_counts, *attrs_by_path, *modules_by_path, *attr_counts;
+};
+
+static void save(fx_snapshot *s, fx_arena *arena, void *at, size_t size)
+{
+    if (size)
+        FX_PUSH(arena, s->parts, s->n, s->cap) = (saved){at, fx_arena_dup(arena, at, size), size};
+}
+
+static void save_modules(fx_snapshot *s, fx_arena *arena, fx_module *root)
+{
+    fx_module **todo = NULL;
+    size_t n = 0, cap = 0;
+    FX_PUSH(arena, todo, n, cap) = root;
+    while (n > 0) {
+        fx_module *m = todo[--n];
+        save(s, arena, m, sizeof *m);
+        save(s, arena, m->children, m->n_children * sizeof *m->children);
+        save(s, arena, m->attrs, m->n_attrs * sizeof *m->attrs);
+        for (size_t i = 0; i < m->n_attrs; i++)
+            save(s, arena, m->attrs[i], sizeof *m->attrs[i]);
+        for (size_t i = 0; i < m->n_children; i++)
+            FX_PUSH(arena, todo, n, cap) = m->children[i];
+    }
+}
+
+fx_snapshot *fx_snapshot_take(fx_graph *g, fx_arena *arena)
+{
+    fx_snapshot *s = FX_NEW(arena, fx_snapshot);
+    s->graph = g;
+    FX_FOR_NODES(g, n) {
+        save(s, arena, n, sizeof *n);
+        save(s, arena, n->operands, (size_t)n->n_operands * sizeof *n->operands);
+    }
+    save_modules(s, arena, g->root);
+    save(s, arena, g->symbols, g->n_symbols * sizeof *g->symbols);
+    save(s, arena, g, sizeof *g);
+    s->by_name = fx_map_save(arena, &g->by_name);
+    s->name_counts = fx_map_save(arena, &g->name_counts);
+    s->attrs_by_path = fx_map_save(arena, &g->attrs_by_path);
+    s->modules_by_path = fx_map_save(arena, &g->modules_by_path);
+    s->attr_counts = fx_map_save(arena, &g->attr_counts);
+    return s;
+}
+
+void fx_snapshot_restore(const fx_snapshot *s)
+{
+    fx_graph *g = s->graph;
+    uint32_t n_ids = g->n_ids; /* ids are not given twice */
+    FX_FOR_NODES(g, n) { /* those that were there before are brought back below */
+        n->erased = true;
+        n->n_operands = n->n_uses = 0;
+        n->first_use = n->last_use = NULL;
+    }
+    for (size_t i = 0; i < s->n; i++)
+        memcpy(s->parts[i].at, s->parts[i].copy, s->parts[i].size);
+    g->n_ids = n_ids;
+    fx_map_restore(&g->by_name, s->by_name);
+    fx_map_restore(&g->name_counts, s->name_counts);
+    fx_map_restore(&g->attrs_by_path, s->attrs_by_path);
+    fx_map_restore(&g->modules_by_path, s->modules_by_path);
+    fx_map_restore(&g->attr_counts, s->attr_counts);
+}

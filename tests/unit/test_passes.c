@@ -1,0 +1,227 @@
+/* tests/unit/test_passes.c: the pass manager: pipelines as text, options, order, copies, failures that leave the graph as it was, reports.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#define _POSIX_C_SOURCE 200809L /* strdup, strtok_r */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/passes.h"
+
+static fx_context *ctx;
+
+static void setup(void)
+{
+    ctx = fx_context_create();
+}
+
+static void teardown(void)
+{
+    fx_context_free(ctx);
+}
+
+static fx_graph *parse(const char *text)
+{
+    fx_graph *g = NULL;
+    fx_status status = fx_graph_parse(ctx, "case.fx", text, strlen(text), &g);
+    if (status == FX_OK)
+        status = fx_graph_complete(g);
+    ck_assert_msg(status == FX_OK, "%s", fx_diag_count(ctx) ? fx_diag_get(ctx, 0)->message : "?");
+    return g;
+}
+
+static const char *text_of(const fx_graph *g)
+{
+    fx_text t;
+    fx_text_init(&t, fx_context_arena(ctx));
+    fx_graph_print(&t, g);
+    return t.data;
+}
+
+static const char *last_message(void)
+{
+    size_t n = fx_diag_count(ctx);
+    return n ? fx_diag_get(ctx, n - 1)->message : "";
+}
+
+static const char *const dead =
+    "graph \"case\" imported\n\n"
+    "%x : f32[4] = placeholder[x]\n"
+    "%exp : f32[4] = call_function[aten.exp.default](%x)\n"
+    "%sin : f32[4] = call_function[aten.sin.default](%exp)\n"
+    "%relu : f32[4] = call_function[aten.relu.default](%x)\n"
+    "output((%relu,))\n";
+
+static void refused(const char *pipeline, const char *message)
+{
+    fx_graph *g = parse(dead), *out = g;
+    const char *before = text_of(g);
+    ck_assert_int_eq(fx_graph_run_passes(g, pipeline, NULL, &out, NULL), FX_ERR_ARGUMENT);
+    ck_assert_msg(strstr(last_message(), message) != NULL, "'%s': expected '%s', got '%s'", pipeline, message, last_message());
+    ck_assert_ptr_eq(out, g);
+    ck_assert_str_eq(text_of(g), before);
+}
+
+START_TEST(bad_pipelines)
+{
+    refused("eliminate_dead_cod", "there is no pass 'eliminate_dead_cod'; did you mean 'eliminate_dead_code'?");
+    refused("dead_code", "did you mean 'eliminate_dead_code'?");
+    refused("zzzzzzzz", "there is no pass 'zzzzzzzz'; see 'fxcc passes'");
+    refused("eliminate_dead_code(x=1)", "pass eliminate_dead_code has no option 'x'; it takes none");
+    refused("eliminate_dead_code,", "expected the name of a pass, got the end");
+    refused(",", "column 1: expected the name of a pass, got ','");
+    refused("eliminate_dead_code eliminate_dead_code", "column 21: expected ',' between passes");
+    refused("eliminate_dead_code(", "expected the name of an option, got the end");
+    refused("eliminate_dead_code)", "expected ',' between passes, got ')'");
+    ck_assert_int_eq(fx_graph_run_passes(NULL, "", NULL, NULL, NULL), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_run_passes(parse(dead), NULL, NULL, NULL, NULL), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_run_passes(parse(dead), "eliminate_dead_code", NULL, NULL, NULL), FX_ERR_ARGUMENT);
+}
+END_TEST
+
+START_TEST(pure_and_reported)
+{
+    fx_graph *g = parse(dead), *out = NULL;
+    const char *before = text_of(g);
+    fx_pass_report report;
+    ck_assert_int_eq(fx_graph_run_passes(g, " eliminate_dead_code , eliminate_dead_code() ", NULL, &out, &report), FX_OK);
+    ck_assert_ptr_ne(out, g);
+    ck_assert_str_eq(text_of(g), before);
+    ck_assert_uint_eq(fx_graph_node_count(out), 3);
+    ck_assert_uint_eq(report.n_changes, 2);
+    ck_assert_str_eq(report.changes[0].node, "sin");
+    ck_assert_str_eq(report.changes[0].what, "removed: unused");
+    ck_assert_str_eq(report.changes[0].pass, "eliminate_dead_code");
+    ck_assert_uint_eq(report.n_times, 2);
+    ck_assert_uint_eq(report.times[0].changes, 2);
+    ck_assert_uint_eq(report.times[1].changes, 0);
+    ck_assert_uint_eq(report.times[1].nodes_after, 3);
+    ck_assert(report.times[0].seconds >= 0);
+    /* Nothing to do is allowed. */
+    ck_assert_int_eq(fx_graph_run_passes(g, "", NULL, &out, &report), FX_OK);
+    ck_assert_str_eq(text_of(out), before);
+    ck_assert_uint_eq(report.n_changes + report.n_times, 0);
+}
+END_TEST
+
+static fx_status refuse_second(void *user, const char *pass, fx_graph *graph)
+{
+    int *calls = user;
+    (void)graph;
+    ck_assert_str_eq(pass, "eliminate_dead_code");
+    return ++*calls == 2 ? FX_ERR_UNSUPPORTED : FX_OK;
+}
+
+/* A pass or check that fails leaves the graph as it was, to its list of uses; nodes keep their addresses. */
+START_TEST(in_place_whole_or_not_at_all)
+{
+    fx_graph *g = parse(dead), *out = NULL;
+    const char *before = text_of(g);
+    fx_node *sin_node = fx_graph_find_node(g, "sin"), *x = fx_graph_find_node(g, "x"), *relu = fx_graph_find_node(g, "relu");
+    int calls = 0;
+    fx_pass_options options = {.in_place = true, .check = refuse_second, .user = &calls};
+    ck_assert_int_eq(fx_graph_run_passes(g, "eliminate_dead_code,eliminate_dead_code", &options, &out, NULL), FX_ERR_UNSUPPORTED);
+    ck_assert_ptr_null(out);
+    ck_assert_int_eq(calls, 2);
+    ck_assert_str_eq(text_of(g), before);
+    ck_assert_int_eq(fx_graph_verify(g, FX_STAGE_IMPORTED, "test"), FX_OK);
+    ck_assert_ptr_eq(fx_graph_find_node(g, "sin"), sin_node);
+    ck_assert(!sin_node->erased);
+    ck_assert_int_eq(x->n_uses, 2);
+    ck_assert_ptr_eq(x->last_use->user, relu);
+    options.check = NULL;
+    ck_assert_int_eq(fx_graph_run_passes(g, "eliminate_dead_code", &options, &out, NULL), FX_OK);
+    ck_assert_ptr_eq(out, g);
+    ck_assert(sin_node->erased);
+    ck_assert_ptr_eq(fx_graph_find_node(g, "relu"), relu);
+}
+END_TEST
+
+/* A graph that is broken before is the caller's fault, said before anything runs. */
+START_TEST(broken_graphs_are_refused)
+{
+    fx_graph *g = parse(dead), *out = NULL;
+    fx_node *relu = fx_graph_find_node(g, "relu");
+    relu->n_uses = 7;
+    ck_assert_int_eq(fx_graph_run_passes(g, "eliminate_dead_code", NULL, &out, NULL), FX_ERR_ARGUMENT);
+    ck_assert(strstr(last_message(), "before the passes") != NULL);
+}
+END_TEST
+
+/* A snapshot brings back nodes, arguments, attributes, modules, names. */
+START_TEST(snapshots)
+{
+    fx_graph *g = parse("graph \"case\" imported\nparameter w : f32[2] = [1.0, 2.0]\n\n"
+                        "%x : f32[2] = placeholder[x]\n"
+                        "%w : f32[2] = get_attr[w]\n"
+                        "%add : f32[2] = call_function[aten.add.Tensor](%x, %w)\n"
+                        "%relu : f32[2] = call_function[aten.relu.default](%add)\n"
+                        "output((%relu,))\n");
+    const char *before = text_of(g);
+    fx_arena *arena = fx_arena_create(ctx);
+    fx_snapshot *s = fx_snapshot_take(g, arena);
+    fx_tensor t;
+    int64_t size = 3;
+    fx_node *relu = fx_graph_find_node(g, "relu"), *add = fx_graph_find_node(g, "add");
+    ck_assert_int_eq(fx_tensor_create(ctx, FX_F32, 1, &size, &t), FX_OK);
+    fx_attr_add(g, "w", &t, false);
+    for (int i = 0; i < 100; i++) /* the maps grow */
+        fx_graph_constant(g, "deep.er.v", &t);
+    fx_node_replace_uses(relu, add);
+    ck_assert_int_eq(fx_node_erase(relu), FX_OK);
+    fx_node_move_before(add, g->first);
+    ck_assert_str_ne(text_of(g), before);
+    fx_snapshot_restore(s);
+    fx_arena_free(arena);
+    ck_assert_str_eq(text_of(g), before);
+    ck_assert_int_eq(fx_graph_verify(g, FX_STAGE_IMPORTED, "test"), FX_OK);
+    ck_assert_ptr_null(fx_module_find(g, "deep"));
+    ck_assert_ptr_null(fx_graph_find_node(g, "deep_er_v"));
+    fx_node *again = fx_graph_constant(g, "deep.er.v", &t); /* the same name as if nothing had been */
+    ck_assert_str_eq(again->name, "deep_er_v");
+    ck_assert_uint_ge(again->id, 100);
+}
+END_TEST
+
+/* The table: names are unique, constraints name passes, defaults are of their types. */
+START_TEST(table)
+{
+    for (size_t i = 0; fx_graph_pass_get(i); i++) {
+        const fx_graph_pass *p = fx_graph_pass_get(i);
+        ck_assert_str_ne(p->doc, "");
+        for (size_t k = 0; k < i; k++)
+            ck_assert_str_ne(p->name, fx_graph_pass_get(k)->name);
+        char *list = strdup(p->after), *save = NULL;
+        for (char *name = strtok_r(list, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
+            bool there = false;
+            for (size_t k = 0; fx_graph_pass_get(k); k++)
+                there = there || !strcmp(fx_graph_pass_get(k)->name, name);
+            ck_assert_msg(there, "%s stands after '%s', which there is not", p->name, name);
+        }
+        free(list);
+        for (size_t k = 0; k < p->n_params; k++) {
+            const fx_pass_param *q = &p->params[k];
+            ck_assert(!strcmp(q->type, "float") || !strcmp(q->type, "int") || !strcmp(q->type, "bool") || !strcmp(q->type, "str"));
+            ck_assert_str_ne(q->doc, "");
+        }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("passes");
+    TCase *t = tcase_create("manager");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, bad_pipelines);
+    tcase_add_test(t, pure_and_reported);
+    tcase_add_test(t, in_place_whole_or_not_at_all);
+    tcase_add_test(t, broken_graphs_are_refused);
+    tcase_add_test(t, snapshots);
+    tcase_add_test(t, table);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
