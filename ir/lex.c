@@ -364,6 +364,19 @@ fx_status fx_lex_line_end(fx_lexer *lx)
     return lx->status;
 }
 
+void fx_lex_recover(fx_lexer *lx)
+{
+    lx->status = FX_OK;
+    lx->line = lx->start_line;
+    lx->line_start = lx->start_line_start;
+    const char *eol = lx->start < lx->end ? memchr(lx->start, '\n', (size_t)(lx->end - lx->start)) : NULL;
+    lx->at = eol ? eol + 1 : lx->end;
+    if (eol)
+        newline(lx);
+    lx->kind = FX_T_NEWLINE;
+    fx_lex_next(lx);
+}
+
 fx_status fx_lex_enter(fx_lexer *lx)
 {
     if (lx->depth >= FX_LEX_DEPTH)

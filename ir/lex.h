@@ -53,6 +53,8 @@ fx_status fx_lex_name(fx_lexer *lx, const char *what, const char **name); /* a N
 fx_status fx_lex_string(fx_lexer *lx, const char *what, const char **s);  /* a STRING, interned */
 fx_status fx_lex_dtype(fx_lexer *lx, fx_dtype *dtype);     /* f32, i64, ... */
 fx_status fx_lex_line_end(fx_lexer *lx);                   /* a NEWLINE or the end */
+/* Behind a mistake: goes on at the next line. For texts whose newlines are words. */
+void fx_lex_recover(fx_lexer *lx);
 fx_status fx_lex_enter(fx_lexer *lx);                      /* one level deeper; FX_LEX_DEPTH is the limit */
 
 /* Whether s can stand in a text without quotes: a letter or '_', then letters, digits, '_' (and '.' if dots). */

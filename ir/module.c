@@ -74,6 +74,7 @@ fx_attr *fx_attr_add(fx_graph *g, const char *path, const fx_tensor *t, bool fre
         fx_map_put(g->arena, &g->attrs_by_path, path, a);
     }
     a->tensor = *t;
+    a->hash = 0;
     a->type = fx_type_tensor_static(ctx, t->dtype, t->rank, t->sizes);
     return a;
 }

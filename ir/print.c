@@ -3,9 +3,13 @@
  *
  *     graph "net" imported file "net.pt2"
  *     symbol s27 in [2, 128]
- *     module layer1 : "torch.nn.modules.conv.Conv2d"
+ *     subgraph 0 "body" imported {
+ *     ...
+ *     }
+ *     module conv : torch.nn.modules.conv.Conv2d(in_channels=3, out_channels=8, kernel_size=(3, 3)) meta {"k": 1}
  *     parameter conv.weight : f32[2, 1, 1, 1] = [1.0, 2.0]
  *     buffer mean : f32[1000] hash 0x0123456789abcdef
+ *     parameter fc.weight : f32[10, 20] in "net.safetensors" "fc.weight"
  *
  *     %x : f32[s27, 1, 8, 8] = placeholder[x]
  *     %conv_weight : f32[2, 1, 1, 1] = get_attr[conv.weight]
@@ -114,6 +118,18 @@ static void put_type(fx_text *t, const fx_type *type)
     }
 }
 
+typedef struct printer {
+    fx_text *t;
+    fx_arena *tmp;
+    fx_graph *g;                        /* the graph at hand */
+    const fx_graph **graphs;            /* subgraphs, each before what uses it */
+    size_t n_graphs, cap_graphs;
+    fx_map graph_number;                /* graph -> its number + 1 */
+    fx_map seen;                        /* storage -> how many attributes lie on it */
+    fx_map number;                      /* storage -> its number + 1, for those that several share */
+    uintptr_t n_shared;
+} printer;
+
 /* ---- arguments -------------------------------------------------------------------------------------------------------- */
 
 /* torch.NAME for the layouts and memory formats there are; anything else is quoted. */
@@ -145,7 +161,9 @@ fx_arg_kind fx_torch_name(const char *s)
     return FX_ARG_NONE;
 }
 
-static void put_items(fx_text *t, const fx_arg *a, const fx_node *n)
+static void put_arg(const printer *p, fx_text *t, const fx_arg *a, const fx_node *n);
+
+static void put_items(const printer *p, fx_text *t, const fx_arg *a, const fx_node *n)
 {
     for (int i = 0; i < a->n; i++) {
         fx_puts(t, i ? ", " : "");
@@ -153,11 +171,12 @@ static void put_items(fx_text *t, const fx_arg *a, const fx_node *n)
             fx_put_quoted(t, a->keys[i]);
             fx_puts(t, ": ");
         }
-        fx_arg_print(t, a->items[i], n);
+        put_arg(p, t, a->items[i], n);
     }
 }
 
-void fx_arg_print(fx_text *t, const fx_arg *a, const fx_node *n)
+/* p NULL: outside of a text, where subgraphs have names only. */
+static void put_arg(const printer *p, fx_text *t, const fx_arg *a, const fx_node *n)
 {
     switch (a->kind) {
     case FX_ARG_NONE: fx_puts(t, "None"); break;
@@ -188,22 +207,22 @@ void fx_arg_print(fx_text *t, const fx_arg *a, const fx_node *n)
     case FX_ARG_MEMORY_FORMAT: put_torch(t, "memory_format", a->s); break;
     case FX_ARG_LIST:
         fx_puts(t, "[");
-        put_items(t, a, n);
+        put_items(p, t, a, n);
         fx_puts(t, "]");
         break;
     case FX_ARG_TUPLE:
         fx_puts(t, "(");
-        put_items(t, a, n);
+        put_items(p, t, a, n);
         fx_puts(t, a->n == 1 ? ",)" : ")");
         break;
     case FX_ARG_DICT:
         fx_puts(t, "{");
-        put_items(t, a, n);
+        put_items(p, t, a, n);
         fx_puts(t, "}");
         break;
     case FX_ARG_SLICE:
         fx_puts(t, "slice(");
-        put_items(t, a, n);
+        put_items(p, t, a, n);
         fx_puts(t, ")");
         break;
     case FX_ARG_ELLIPSIS: fx_puts(t, "..."); break;
@@ -214,10 +233,33 @@ void fx_arg_print(fx_text *t, const fx_arg *a, const fx_node *n)
         break;
     case FX_ARG_GRAPH:
         fx_puts(t, "graph(");
-        fx_put_quoted(t, a->graph ? a->graph->name : "");
+        if (p)
+            fx_printf(t, "%lld", (long long)(uintptr_t)fx_map_get(&p->graph_number, a->graph) - 1);
+        else
+            fx_put_quoted(t, a->graph->name);
         fx_puts(t, ")");
         break;
     }
+}
+
+void fx_arg_print(fx_text *t, const fx_arg *a, const fx_node *n)
+{
+    put_arg(NULL, t, a, n);
+}
+
+static void put_meta(const printer *p, const fx_meta *m)
+{
+    fx_text *t = p->t;
+    if (!m)
+        return;
+    fx_puts(t, " meta {");
+    for (const fx_meta *first = m; m; m = m->next) {
+        fx_puts(t, m == first ? "" : ", ");
+        fx_put_quoted(t, m->key);
+        fx_puts(t, ": ");
+        put_arg(p, t, m->value, NULL);
+    }
+    fx_puts(t, "}");
 }
 
 /* ---- modules and tensors ------------------------------------------------------------------------------------------------ */
@@ -297,14 +339,6 @@ static void put_content(fx_text *t, fx_context *ctx, const fx_attr *a)
         fx_storage_free(dense.storage);
 }
 
-typedef struct printer {
-    fx_text *t;
-    fx_graph *g;
-    fx_map seen;                        /* storage -> how many attributes lie on it */
-    fx_map number;                      /* storage -> its number + 1, for those that several share */
-    uintptr_t n_shared;
-} printer;
-
 /* All modules from the root on, parents before children: the order of the text. */
 static const fx_module **preorder(fx_arena *arena, const fx_module *root, size_t *n)
 {
@@ -343,7 +377,7 @@ static void put_attr(printer *p, const fx_attr *a)
         uintptr_t number = (uintptr_t)fx_map_get(&p->number, x->storage);
         if (!number) {
             number = ++p->n_shared;
-            fx_map_put(t->arena, &p->number, x->storage, (void *)number);
+            fx_map_put(p->tmp, &p->number, x->storage, (void *)number);
         }
         uintptr_t at = (uintptr_t)x->data, base = (uintptr_t)x->storage->data;
         uintptr_t offset = base && at >= base && at - base <= x->storage->nbytes ? at - base : at;
@@ -353,30 +387,47 @@ static void put_attr(printer *p, const fx_attr *a)
     fx_puts(t, "\n");
 }
 
-/* The modules with what hangs on them. A module without a class needs no line where a path below it names it. */
+/* "(kernel_size=(3, 3), padding=1)" */
+static void put_settings(const printer *p, const fx_arg *dict, const fx_node *n, bool first)
+{
+    for (int i = 0; i < dict->n; i++) {
+        fx_puts(p->t, first && i == 0 ? "" : ", ");
+        fx_put_word(p->t, dict->keys[i], false);
+        fx_puts(p->t, "=");
+        put_arg(p, p->t, dict->items[i], n);
+    }
+}
+
+static void put_module(const printer *p, const fx_module *m)
+{
+    fx_text *t = p->t;
+    fx_puts(t, "module ");
+    fx_put_word(t, fx_module_path(p->g, m), true);
+    if (m->class_name || m->config) {
+        fx_puts(t, " : ");
+        fx_put_word(t, m->class_name ? m->class_name : "", true);
+    }
+    if (m->config) {
+        fx_puts(t, "(");
+        put_settings(p, m->config, NULL, true);
+        fx_puts(t, ")");
+    }
+    if (m->body)
+        fx_printf(t, " body %lld", (long long)(uintptr_t)fx_map_get(&p->graph_number, m->body) - 1);
+    put_meta(p, m->meta);
+    fx_puts(t, "\n");
+}
+
+/* The modules with what hangs on them. A module of which there is nothing to say needs no line where a path below it names it. */
 static void put_modules(printer *p)
 {
     size_t n;
-    const fx_module **all = preorder(p->t->arena, p->g->root, &n);
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < all[i]->n_attrs; k++) {
-            const void *st = all[i]->attrs[k]->tensor.storage;
-            if (st)
-                fx_map_put(p->t->arena, &p->seen, st, (void *)((uintptr_t)fx_map_get(&p->seen, st) + 1));
-        }
-    }
+    const fx_module **all = preorder(p->tmp, p->g->root, &n);
     for (size_t i = 0; i < n; i++) {
         const fx_module *m = all[i];
         bool leaf = m->n_attrs == 0 && m->n_children == 0 && m->parent;
-        if (m->class_name || leaf) {
-            fx_puts(p->t, "module ");
-            fx_put_word(p->t, fx_module_path(p->g, m), true);
-            if (m->class_name) {
-                fx_puts(p->t, " : ");
-                fx_put_word(p->t, m->class_name, true);
-            }
-            fx_puts(p->t, "\n");
-        }
+        if (m->class_name || m->config || m->body || m->meta || leaf)
+            put_module(p, m);
         for (size_t k = 0; k < m->n_attrs; k++)
             put_attr(p, m->attrs[k]);
     }
@@ -413,25 +464,21 @@ static void put_loc(fx_text *t, const fx_graph *g, const fx_loc *loc)
     }
 }
 
-static void put_call_args(fx_text *t, const fx_node *n)
+static void put_call_args(const printer *p, const fx_node *n)
 {
-    fx_puts(t, "(");
-    put_items(t, n->args, n);
-    for (int i = 0; i < n->kwargs->n; i++) {
-        fx_puts(t, i || n->args->n ? ", " : "");
-        fx_put_word(t, n->kwargs->keys[i], false);
-        fx_puts(t, "=");
-        fx_arg_print(t, n->kwargs->items[i], n);
-    }
-    fx_puts(t, ")");
+    fx_puts(p->t, "(");
+    put_items(p, p->t, n->args, n);
+    put_settings(p, n->kwargs, n, n->args->n == 0);
+    fx_puts(p->t, ")");
 }
 
-static void put_node(fx_text *t, const fx_graph *g, const fx_node *n)
+static void put_node(const printer *p, const fx_node *n)
 {
+    fx_text *t = p->t;
     bool plain_output = n->opcode == FX_OUTPUT && strcmp(n->name, "output") == 0 && strcmp(n->target, "output") == 0;
     if (plain_output) {
         fx_puts(t, "output");
-        put_call_args(t, n);
+        put_call_args(p, n);
         if (n->type) {
             fx_puts(t, " : ");
             put_type(t, n->type);
@@ -448,11 +495,84 @@ static void put_node(fx_text *t, const fx_graph *g, const fx_node *n)
         fx_puts(t, "]");
         bool empty = n->args->n == 0 && n->kwargs->n == 0;
         if (!empty || (n->opcode != FX_PLACEHOLDER && n->opcode != FX_GET_ATTR))
-            put_call_args(t, n);
+            put_call_args(p, n);
     }
-    put_loc(t, g, &n->loc);
+    put_meta(p, n->meta);
+    put_loc(t, p->g, &n->loc);
     fx_puts(t, "\n");
 }
+
+/* ---- subgraphs ---------------------------------------------------------------------------------------------------------------- */
+
+/* A graph whose subgraphs are being looked for. */
+typedef struct search {
+    printer *p;
+    const fx_graph **found;
+    size_t n, cap;
+} search;
+
+static const fx_arg *find_graph(void *user, const fx_arg *leaf)
+{
+    search *s = user;
+    if (leaf->kind == FX_ARG_GRAPH)
+        FX_PUSH(s->p->tmp, s->found, s->n, s->cap) = leaf->graph;
+    return leaf;
+}
+
+/* The graphs that g names itself, and how many attributes lie on each storage. */
+static void look_through(search *s, const fx_graph *g)
+{
+    printer *p = s->p;
+    size_t n;
+    const fx_module **all = preorder(p->tmp, g->root, &n);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < all[i]->n_attrs; k++) {
+            const void *st = all[i]->attrs[k]->tensor.storage;
+            if (st)
+                fx_map_put(p->tmp, &p->seen, st, (void *)((uintptr_t)fx_map_get(&p->seen, st) + 1));
+        }
+        if (all[i]->body)
+            FX_PUSH(p->tmp, s->found, s->n, s->cap) = all[i]->body;
+        for (const fx_meta *m = all[i]->meta; m; m = m->next)
+            fx_arg_map(g->ctx, m->value, find_graph, s);
+    }
+    FX_FOR_NODES(g, node) {
+        fx_arg_map(g->ctx, node->args, find_graph, s);
+        fx_arg_map(g->ctx, node->kwargs, find_graph, s);
+        for (const fx_meta *m = node->meta; m; m = m->next)
+            fx_arg_map(g->ctx, m->value, find_graph, s);
+    }
+}
+
+/* All subgraphs, each before what uses it. A stack of our own: nesting is the caller's choice. A graph that contains itself, which no
+ * model has and the verifier refuses, is named by the number -1, and the text does not read back. */
+static void number_subgraphs(printer *p, const fx_graph *whole)
+{
+    struct level { const fx_graph *g; search found; size_t next; } *stack = NULL;
+    size_t depth = 0, cap = 0;
+    fx_map entered = {0};
+    FX_PUSH(p->tmp, stack, depth, cap) = (struct level){.g = whole};
+    for (;;) {
+        struct level *top = &stack[depth - 1];
+        if (!top->found.p) {
+            top->found.p = p;
+            fx_map_put(p->tmp, &entered, top->g, p);
+            look_through(&top->found, top->g);
+        }
+        if (top->next < top->found.n) {
+            const fx_graph *sub = top->found.found[top->next++];
+            if (!fx_map_get(&entered, sub))
+                FX_PUSH(p->tmp, stack, depth, cap) = (struct level){.g = sub};
+            continue;
+        }
+        if (--depth == 0)
+            return;
+        FX_PUSH(p->tmp, p->graphs, p->n_graphs, p->cap_graphs) = stack[depth].g;
+        fx_map_put(p->tmp, &p->graph_number, stack[depth].g, (void *)(uintptr_t)p->n_graphs);
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------------------ */
 
 const char *fx_stage_name(fx_stage stage)
 {
@@ -460,9 +580,10 @@ const char *fx_stage_name(fx_stage stage)
     return (unsigned)stage < sizeof names / sizeof *names ? names[stage] : "?";
 }
 
-void fx_graph_print(fx_text *t, const fx_graph *g)
+static void put_header(const printer *p)
 {
-    fx_puts(t, "graph ");
+    fx_text *t = p->t;
+    const fx_graph *g = p->g;
     fx_put_quoted(t, g->name ? g->name : "");
     fx_printf(t, " %s", fx_stage_name(g->stage));
     if (g->file) {
@@ -473,37 +594,67 @@ void fx_graph_print(fx_text *t, const fx_graph *g)
         fx_puts(t, " entry ");
         fx_put_quoted(t, g->first->loc.entry);
     }
+}
+
+static void put_symbol(fx_text *t, const fx_sym_range *r)
+{
+    fx_puts(t, "symbol ");
+    fx_put_word(t, r->name, false);
+    fx_puts(t, " in [");
+    if (r->min == INT64_MIN)
+        fx_puts(t, "-inf");
+    else
+        fx_printf(t, "%lld", (long long)r->min);
+    fx_puts(t, ", ");
+    if (r->max == INT64_MAX)
+        fx_puts(t, "inf");
+    else
+        fx_printf(t, "%lld", (long long)r->max);
+    fx_puts(t, "]\n");
+}
+
+static void put_tree(const printer *p, const char *what, const fx_arg *tree)
+{
+    if (!tree)
+        return;
+    fx_puts(p->t, what);
+    put_arg(p, p->t, tree, NULL);
+    fx_puts(p->t, "\n");
+}
+
+static void put_nodes(const printer *p)
+{
+    put_tree(p, "inputs ", p->g->in_tree);
+    put_tree(p, "outputs ", p->g->out_tree);
+    fx_puts(p->t, "\n");
+    FX_FOR_NODES(p->g, n)
+        put_node(p, n);
+}
+
+void fx_graph_print(fx_text *t, const fx_graph *g)
+{
+    /* Types and arguments are interned while printing, which leaves the graph what it is. */
+    printer p = {.t = t, .tmp = fx_arena_create(g->ctx), .g = (fx_graph *)(uintptr_t)g};
+    number_subgraphs(&p, g);
+    fx_puts(t, "graph ");
+    put_header(&p);
     fx_puts(t, "\n");
-    for (size_t i = 0; i < g->n_symbols; i++) {
-        const fx_sym_range *r = &g->symbols[i];
-        fx_puts(t, "symbol ");
-        fx_put_word(t, r->name, false);
-        fx_puts(t, " in [");
-        if (r->min == INT64_MIN)
-            fx_puts(t, "-inf");
-        else
-            fx_printf(t, "%lld", (long long)r->min);
-        fx_puts(t, ", ");
-        if (r->max == INT64_MAX)
-            fx_puts(t, "inf");
-        else
-            fx_printf(t, "%lld", (long long)r->max);
-        fx_puts(t, "]\n");
+    for (size_t i = 0; i < p.n_graphs; i++) {
+        p.g = (fx_graph *)(uintptr_t)p.graphs[i];
+        fx_printf(t, "\nsubgraph %zu ", i);
+        put_header(&p);
+        fx_puts(t, " {\n");
+        for (size_t k = 0; k < p.g->n_symbols; k++)
+            put_symbol(t, &p.g->symbols[k]);
+        put_modules(&p);
+        put_nodes(&p);
+        fx_puts(t, "}\n");
     }
-    /* Paths are made and interned while printing, which leaves the graph what it is. */
-    printer p = {.t = t, .g = (fx_graph *)(uintptr_t)g};
+    fx_puts(t, p.n_graphs ? "\n" : "");
+    p.g = (fx_graph *)(uintptr_t)g;
+    for (size_t i = 0; i < g->n_symbols; i++)
+        put_symbol(t, &g->symbols[i]);
     put_modules(&p);
-    if (g->in_tree) {
-        fx_puts(t, "inputs ");
-        fx_arg_print(t, g->in_tree, NULL);
-        fx_puts(t, "\n");
-    }
-    if (g->out_tree) {
-        fx_puts(t, "outputs ");
-        fx_arg_print(t, g->out_tree, NULL);
-        fx_puts(t, "\n");
-    }
-    fx_puts(t, "\n");
-    FX_FOR_NODES(g, n)
-        put_node(t, g, n);
+    put_nodes(&p);
+    fx_arena_free(p.tmp);
 }

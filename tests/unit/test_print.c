@@ -44,14 +44,30 @@ static fx_graph *parsed(const char *text)
 /* Every kind of line, argument, type and name. */
 static const char *const all =
     "graph \"net\" imported file \"net.pt2\" entry \"models/model.json\"\n"
+    "\nsubgraph 0 \"body\" core file \"other.pt2\" {\n"
+    "parameter w : f32[2] = [1.0, 2.0]\n"
+    "\n"
+    "%x : f32[2] = placeholder[x]\n"
+    "output(%x)\n"
+    "}\n"
+    "\nsubgraph 1 \"outer\" captured {\n"
+    "%x = placeholder[x](2)\n"
+    "%c = call_function[cond](graph(0), [graph(0)], %x)\n"
+    "output(%c)\n"
+    "}\n\n"
     "symbol s27 in [2, 128]\n"
     "symbol \"odd name\" in [-inf, inf]\n"
     "module \"\" : torch.nn.Net\n"
     "buffer step : i64[] = [7]\n"
-    "module conv : torch.nn.modules.conv.Conv2d\n"
+    "module conv : torch.nn.modules.conv.Conv2d(in_channels=1, kernel_size=(1, 1), padding=\"same\", bias=True) meta {\"k\": [1, nan]}\n"
     "parameter conv.weight : f32[2, 1, 1, 1] = [0.1, -2.5]\n"
     "parameter conv.bias : f32[2]{0} = [1.0, 1.0]\n"
     "module drop\n"
+    "module relu : torch.nn.modules.activation.ReLU()\n"
+    "module part body 1 meta {\"tag\": None}\n"
+    "parameter fc.weight : f32[10, 20] in \"net weights.safetensors\" \"fc.weight\"\n"
+    "parameter fc.tied : f32[20, 10]{1, 20} shares 2+0 in \"a\" \"t\"\n"
+    "parameter fc.alias : f32[200] shares 2+0 in \"a\" \"t\"\n"
     "buffer bn.mean : f32[1000] transient = all 0.0\n"
     "buffer bn.var : f16[1000] hash 0x0123456789abcdef\n"
     "parameter tied.a : f32[2, 3] shares 0+0 = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n"
@@ -69,7 +85,7 @@ static const char *const all =
     "inputs ([0, {\"k\": 1}],)\n"
     "outputs {\"y\": 0}\n"
     "\n"
-    "%x : f32[s27, 1, 8, 8] = placeholder[x]\n"
+    "%x : f32[s27, 1, 8, 8] = placeholder[x] meta {\"tag\": \"a\", \"b c\": {\"d\": (1, ...)}}\n"
     "%n : int(s27) = placeholder[n](1.5)\n"
     "%conv_weight : f32[2, 1, 1, 1] = get_attr[conv.weight]\n"
     "%conv2d : f32[s27, 2, 8, 8] = call_function[aten.conv2d.default](%x, %conv_weight, None, [1, 1], [0, 0], [1, 1], 1)  "
@@ -79,7 +95,7 @@ static const char *const all =
     "%many : (f32[2], i64[], int, None, float, bool, str, other, (f32[1],)) = call_function[my.op]((%x, (%n,)), [], {}, {\"a\": 1.0}, "
     "True, \"s\\\\\\u00e9\", slice(None, 1, %n), ..., complex(0.5, nan), torch.float32, torch.strided, torch.channels_last, "
     "device(\"cpu\"), sym(s27//2 + 1), layout(\"weird\"), -9223372036854775808, 1e-05, -inf)\n"
-    "%m = call_method[view](%mul, -1)\n"
+    "%m = call_method[view](%mul, -1) meta {\"g\": graph(0)}  # conv\n"
     "%c : f32[Symbol(\"odd name\"), Opaque(\"f(x)\"), Add(1, Symbol(\"odd name\"))] = call_module[conv](%m)  # -, -, other.json, other.pt2\n"
     "output((%c, %many)) : (f32[1],)\n";
 
@@ -155,7 +171,20 @@ static const struct {
     {"graph g\n%x = call_method[f]({\"a\": 1, \"a\": 2})\n", "the key \"a\" is there twice"},
     {"graph g\n%x = call_method[f](99999999999999999999)\n", "expected an integer of 64 bits"},
     {"graph g\n%x = call_method[f](torch.float33)\n", "expected a dtype, layout or memory format"},
-    {"graph g\n%x = call_method[f](graph(\"h\"))\n", "subgraphs cannot be read"},
+    {"graph g\n%x = call_method[f](graph(\"h\"))\n", "line 2, column 27: expected an integer, got the string 'h'"},
+    {"graph g\n%x = call_method[f](graph(0))\n", "line 2, column 27: there is no subgraph 0 before this line"},
+    {"graph g\nsubgraph 1 h {\n}\n", "line 2, column 10: expected subgraph 0, got 1"},
+    {"graph g\nsubgraph 0 h\n}\n", "line 2, column 13: expected '{', got the end of the line"},
+    {"graph g\nsubgraph 0 h {\n%x = placeholder[x]\n", "expected '}', got the end of the text"},
+    {"graph g\n}\n", "line 2, column 1: expected a line that begins with"},
+    {"graph g\nsubgraph 0 h {\nsubgraph 1 i {\n}\n", "line 3, column 1: expected a line that begins with"},
+    {"graph g\nmodule m : C(1)\n", "the settings of a module are constants by keyword"},
+    {"graph g\n%x = placeholder[x]\nmodule m : C(a=%x)\n", "the settings of a module are constants by keyword"},
+    {"graph g\nmodule m : C(a=1, a=2)\n", "the keyword 'a' is there twice"},
+    {"graph g\nmodule m body 3\n", "there is no subgraph 3 before this line"},
+    {"graph g\n%x = placeholder[x] meta [1]\n", "line 2, column 26: expected '{', got '['"},
+    {"graph g\n%x = placeholder[x]\n%y = call_method[f](%x) meta {\"k\": %x}\n", "a note is made of constants, not of nodes"},
+    {"graph g\nparameter w : f32[2] in \"f\"\n", "expected the tensor's name in it in quotes"},
     {"graph g\n%x = call_method[f](slice(1, 2))\n", "a slice has start, stop and step, got 2 items"},
     {"graph g\n%\"a b\" = placeholder[x]\n", "expected a name of letters, digits and '_'"},
     {"graph g\n%if = placeholder[x]\n", "a node cannot be named 'if'"},
@@ -166,13 +195,14 @@ static const struct {
     {"graph g\nparameter w : f32[100000, 100000] = all 0.0\n", "is too big for a text"},
     {"graph g\nparameter w : f32[2]{-1} = [0.0, 1.0]\n", "is too big for a text"},
     {"graph g\nparameter w : f32[s0] = [0.0]\n", "the sizes of a tensor with data are numbers"},
-    {"graph g\nparameter w : f32[2]\n", "expected 'hash', got the end of the line"},
+    {"graph g\nparameter w : f32[2]\n", "expected '=', 'hash' or 'in', got the end of the line"},
     {"graph g\nparameter w : f32[1] = [1.0]\nparameter w : f32[1] = [1.0]\n", "the tensor 'w' is there twice"},
     {"graph g\nsymbol s in [3, 2]\n", "the range of 's' is empty"},
     {"graph g\n%x : f32[-1] = placeholder[x]\n", "expected a size of 0 or more, got -1"},
     {"graph g\n%x : f32[1, 1, 1, 1, 1, 1, 1, 1, 1] = placeholder[x]\n", "more than 8 dimensions"},
     {"graph g\n%x : f32[Foo(1)] = placeholder[x]\n", "there is no function Foo of integers"},
     {"graph g\ninputs %x\n", "there is no node 'x' before this one"},
+    {"graph g\n%x = placeholder[x]\ninputs (%x,)\n", "a tree of inputs or outputs is made of constants"},
     {"graph g\n%x = placeholder[x] # a, b, c, d, e\n", "expected at most module, frame, entry and file"},
     {"graph g\n%x = placeholder[x]\x01\n", "byte 0x01 is not allowed outside of strings"},
 };
@@ -187,7 +217,94 @@ START_TEST(mistakes_have_line_and_column)
 }
 END_TEST
 
-/* Any byte changed or the rest cut: a graph that prints and reads back, or one message. */
+/* Several mistakes are told at once, each once: lines that only follow from one are no news. */
+START_TEST(mistakes_are_told_together)
+{
+    static const char text[] = "graph g\nsymbol\nsubgraph 0 {\n%x = place\n}\nmodule m : C(\n%x = placeholder[x\n%y = call_method[abs](%x, $)\n"
+                               "%z = call_method[abs](%y, %none)\nparameter w : f33[1] = [1.0]\n%w = get_attr[w](\x02\noutput(%z, %w\n";
+    static const char *const says[] = {"line 2, column 7: expected a symbol", "line 3, column 12: expected the graph's name, got '{'",
+        "line 4, column 6: expected placeholder,", "line 6, column 14: expected an argument, got the end of the line",
+        "line 7, column 19: expected ']'", "line 8, column 27: expected an argument, got '$'", "line 9, column 28: there is no node 'none'",
+        "line 10, column 15: expected an element type", "line 11, column 18: byte 0x02", "line 12, column 14: expected ',' or ')'"};
+    fx_graph *g;
+    ck_assert_int_eq(fx_graph_parse(ctx, "bad.fx", text, sizeof text - 1, &g), FX_ERR_FORMAT);
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
+        ck_assert_uint_lt(i, fx_diag_count(ctx));
+        ck_assert_msg(strstr(fx_diag_get(ctx, i)->message, says[i]) != NULL, "%s", fx_diag_get(ctx, i)->message);
+    }
+    ck_assert_uint_eq(fx_diag_count(ctx), sizeof says / sizeof *says);
+    /* But not without end. */
+    fx_text t;
+    fx_text_init(&t, fx_context_arena(ctx));
+    fx_puts(&t, "graph g\n");
+    for (int i = 0; i < 1000; i++)
+        fx_puts(&t, "what\n");
+    fx_diag_clear(ctx);
+    ck_assert_int_eq(fx_graph_parse(ctx, "bad.fx", t.data, t.size, &g), FX_ERR_FORMAT);
+    ck_assert_uint_eq(fx_diag_count(ctx), 20);
+}
+END_TEST
+
+START_TEST(subgraphs_settings_and_notes_are_read)
+{
+    fx_graph *g = parsed(all);
+    fx_module *part = fx_module_find(g, "part");
+    ck_assert_ptr_nonnull(part->body);
+    ck_assert_str_eq(part->body->name, "outer");
+    ck_assert_int_eq(part->body->stage, FX_STAGE_CAPTURED);
+    fx_node *c = fx_graph_find_node(part->body, "c");
+    const fx_graph *inner = c->args->items[0]->graph;
+    ck_assert_str_eq(inner->name, "body");
+    ck_assert_int_eq(inner->stage, FX_STAGE_CORE);
+    ck_assert_ptr_eq(c->args->items[1]->items[0]->graph, inner);
+    ck_assert_ptr_eq(fx_graph_find_node(g, "m")->meta->value->graph, inner);
+    ck_assert(fx_tensor_get(&fx_attr_find(inner, "w")->tensor, 1) == 2);
+    const fx_arg *config = fx_module_find(g, "conv")->config;
+    ck_assert_int_eq(config->n, 4);
+    ck_assert_str_eq(config->keys[2], "padding");
+    ck_assert_str_eq(config->items[2]->s, "same");
+    ck_assert_int_eq(fx_module_find(g, "relu")->config->n, 0);
+    ck_assert_ptr_null(fx_module_find(g, "drop")->config);
+    ck_assert_str_eq(fx_graph_find_node(g, "x")->meta->next->key, "b c");
+    const fx_attr *w = fx_attr_find(g, "fc.weight");
+    ck_assert_str_eq(w->tensor.storage->file, "net weights.safetensors");
+    ck_assert_str_eq(w->tensor.storage->name, "fc.weight");
+    fx_tensor t = w->tensor;
+    ck_assert_int_eq(fx_tensor_touch(ctx, &t), FX_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(first_message(), "the tensor 'fc.weight' lies in the file 'net weights.safetensors'"));
+    ck_assert_ptr_eq(fx_attr_find(g, "fc.tied")->tensor.storage, fx_attr_find(g, "fc.alias")->tensor.storage);
+}
+END_TEST
+
+/* A graph in itself is nothing a text can hold; showing it must end all the same. */
+START_TEST(a_graph_in_itself_ends)
+{
+    fx_graph *g = fx_graph_new(ctx, "g"), *h = fx_graph_new(ctx, "h"), *again;
+    const fx_arg *in_g = fx_arg_graph(ctx, g), *in_h = fx_arg_graph(ctx, h);
+    fx_node_new(g, FX_CALL_FUNCTION, "f", fx_arg_seq(ctx, FX_ARG_TUPLE, 1, &in_h), NULL, 0, NULL, NULL);
+    fx_node_new(h, FX_CALL_FUNCTION, "f", fx_arg_seq(ctx, FX_ARG_TUPLE, 1, &in_g), NULL, 0, NULL, NULL);
+    const char *text = printed(g);
+    ck_assert_ptr_nonnull(strstr(text, "graph(-1)"));
+    ck_assert_int_eq(fx_graph_parse(ctx, "t", text, strlen(text), &again), FX_ERR_FORMAT);
+}
+END_TEST
+
+/* A chain of subgraphs longer than any stack of calls. */
+START_TEST(nesting_of_subgraphs_is_no_recursion)
+{
+    fx_graph *g = NULL, *again;
+    for (int i = 0; i < 20000; i++) {
+        const fx_arg *inner = g ? fx_arg_graph(ctx, g) : fx_arg_none(ctx);
+        g = fx_graph_new(ctx, "g");
+        fx_node_new(g, FX_CALL_FUNCTION, "f", fx_arg_seq(ctx, FX_ARG_TUPLE, 1, &inner), NULL, 0, NULL, NULL);
+    }
+    const char *text = printed(g);
+    ck_assert_int_eq(fx_graph_parse(ctx, "t", text, strlen(text), &again), FX_OK);
+    ck_assert_str_eq(printed(again), text);
+}
+END_TEST
+
+/* Any byte changed or the rest cut: a graph that prints and reads back, or messages. */
 START_TEST(no_bytes_harm_the_parser)
 {
     size_t n = strlen(all);
@@ -381,6 +498,10 @@ int main(void)
     tcase_add_test(t, text_reads_and_prints_back);
     tcase_add_test(t, tensors_come_with_their_values);
     tcase_add_loop_test(t, mistakes_have_line_and_column, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
+    tcase_add_test(t, mistakes_are_told_together);
+    tcase_add_test(t, subgraphs_settings_and_notes_are_read);
+    tcase_add_test(t, a_graph_in_itself_ends);
+    tcase_add_test(t, nesting_of_subgraphs_is_no_recursion);
     tcase_add_test(t, no_bytes_harm_the_parser);
     tcase_add_test(t, deep_nesting_is_refused);
     tcase_add_test(t, running_out_of_memory_is_an_error);
