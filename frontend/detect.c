@@ -30,13 +30,8 @@ static fx_status load_file(fx_context *ctx, fx_file *f, fx_graph **out)
                        "expected a .pt2 of torch.export.save, got a pickle (torch.save); save with torch.export.save(torch.export.export(model, inputs), path)");
     if (starts_with(f, "\x89HDF", 4))
         return fx_fail(ctx, FX_ERR_UNSUPPORTED, &loc, "expected a .pt2 of torch.export.save or a .fx text, got HDF5");
-    if (f->size && is_text(f)) {
-        fx_graph *g;
-        FX_TRY(fx_graph_parse(ctx, f->name, (const char *)f->data, f->size, &g));
-        FX_TRY(fx_graph_complete(g));
-        *out = g;
-        return FX_OK;
-    }
+    if (f->size && is_text(f))
+        return fx_text_load(ctx, f, out);
     return fx_fail(ctx, FX_ERR_FORMAT, &loc, "expected a .pt2 of torch.export.save (a zip) or a .fx text, got neither");
 }
 

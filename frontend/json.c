@@ -527,3 +527,27 @@ fx_status fx_json_float(const fx_json *r, const fx_json_value *v, double *out)
                        fx_json_kind(v), s ? " \"" : "", s ? s : "", s ? "\"" : "");
     return FX_OK;
 }
+
+bool fx_json_put(fx_text *t, const char *s)
+{
+    const char *end = s + strlen(s);
+    for (const char *c = s; c < end;) {
+        size_t n = utf8(c, end);
+        if (!n)
+            return false;
+        c += n;
+    }
+    fx_puts(t, "\"");
+    for (const char *c = s; c < end;) {
+        const char *plain = c;
+        while (c < end && (unsigned char)*c >= 0x20 && *c != '"' && *c != '\\')
+            c++;
+        fx_putn(t, plain, (size_t)(c - plain));
+        if (c < end && (*c == '"' || *c == '\\'))
+            fx_printf(t, "\\%c", *c++);
+        else if (c < end)
+            fx_printf(t, "\\u%04x", (unsigned)(unsigned char)*c++);
+    }
+    fx_puts(t, "\"");
+    return true;
+}

@@ -23,6 +23,70 @@ fx_file *fx_file_memory(fx_context *ctx, const char *name, const void *data, siz
 void fx_file_hold(fx_file *file);
 void fx_file_drop(fx_file *file);
 
+/* ---- output.c: files written whole or not at all ------------------------------------------------------ */
+
+/* A file that is written beside its place and moved there in the end. */
+typedef struct fx_output {
+    fx_context *ctx;
+    const char *path, *temp; /* where it goes; where it is */
+    int fd;
+    uint64_t size;           /* bytes written so far */
+    unsigned char *buffer;
+    size_t n;                /* bytes in it */
+    bool there;              /* temp exists */
+} fx_output;
+
+/* The innermost fx_protect removes what was not committed. */
+fx_status fx_output_open(fx_context *ctx, const char *path, fx_output **out);
+fx_status fx_output_write(fx_output *o, const void *data, size_t n);
+fx_status fx_output_text(fx_output *o, const fx_text *t);
+fx_status fx_output_close(fx_output *o);                 /* all is on its way to the disk, or an error */
+fx_status fx_output_commit(fx_output *o);                /* after closing: takes its place */
+
+/* ---- safetensors.c: tensors by name, read and written ------------------------------------------------- */
+
+typedef struct fx_safetensor {
+    const char *name;        /* interned */
+    fx_dtype dtype;
+    int rank;
+    int64_t sizes[FX_MAX_RANK];
+    uint64_t begin, end;     /* in the data */
+} fx_safetensor;
+
+typedef struct fx_safetensors {
+    fx_file *file;
+    uint64_t data;           /* where the data begin in the file */
+    fx_safetensor *tensors;
+    size_t n;
+    fx_map by_name;
+} fx_safetensors;
+
+/* Reads the header: every tensor must lie in the file, as long as its sizes say, all of them side by side without gap or overlap. */
+fx_status fx_safetensors_open(fx_context *ctx, fx_file *file, fx_safetensors **out);
+const fx_safetensor *fx_safetensors_find(const fx_safetensors *s, const char *name); /* NULL if there is none */
+/* st, which has no data yet, becomes the tensor's bytes: mapped, copied at first use only when they are not aligned. */
+void fx_safetensors_bind(const fx_safetensors *s, const fx_safetensor *t, size_t alignment, fx_storage *st);
+
+/* A tensor to write: bytes of a storage. */
+typedef struct fx_safetensor_source {
+    fx_safetensor is;        /* begin and end are set by the writer */
+    fx_storage *storage;
+    uint64_t offset;         /* bytes */
+    struct fx_safetensor_source *next;
+} fx_safetensor_source;
+
+/* Writes tensors (changed: sorted, offsets set) one after another; only one is in memory at a time beyond what is mapped. */
+fx_status fx_safetensors_write(fx_output *o, size_t n, fx_safetensor_source **tensors);
+
+/* ---- fx_text.c: .fx texts with the tensors beside them -------------------------------------------------- */
+
+fx_status fx_text_load(fx_context *ctx, fx_file *file, fx_graph **out);
+fx_status fx_text_save(const fx_graph *g, const char *path);
+
+/* ---- pt2_write.c: archives that torch.export.load reads --------------------------------------------------- */
+
+fx_status fx_pt2_save(const fx_graph *g, const char *path);
+
 /* ---- zip.c: archives ---------------------------------------------------------------------------------- */
 
 typedef struct fx_zip_entry {
@@ -98,6 +162,8 @@ fx_status fx_json_expect(const fx_json *r, const fx_json_value *value, fx_json_t
 /* A number, or one of the strings "NaN", "Infinity", "-Infinity". */
 fx_status fx_json_float(const fx_json *r, const fx_json_value *value, double *out);
 const char *fx_json_kind(const fx_json_value *value); /* "an object", "a string", "nothing" */
+/* Writes s as a JSON string; false, and nothing written, when it is not valid UTF-8. */
+bool fx_json_put(fx_text *t, const char *s);
 
 /* ---- sympy.c: symbolic integers as torch writes them --------------------------------------------------- */
 

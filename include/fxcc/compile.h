@@ -9,13 +9,15 @@
 extern "C" {
 #endif
 
-/* Reads a model: a .pt2 of torch.export.save or a .fx text. Weights are mapped, not read. The graph belongs to ctx.
+/* Reads a model: a .pt2 of torch.export.save or a .fx text (with the .safetensors it names). Weights are mapped, not read. The graph belongs to ctx.
  * FX_ERR_IO, FX_ERR_FORMAT, FX_ERR_UNSUPPORTED with diagnostics that name file, entry, node and reason. */
 fx_status fx_load_model(fx_context *ctx, const char *path, fx_graph **graph);
 
-/* Writes a graph so that fx_load_model reads it back. path ending in ".fx": the text, and its weights beside it in NAME.safetensors (no such
- * file when there are none); in ".pt2": an archive that torch.export.load reads, for graphs of aten operators only (FX_ERR_UNSUPPORTED naming
- * the nodes that are not). Files appear whole or not at all; FX_ERR_ARGUMENT for other endings. */
+/* Writes a model, by the path's extension:
+ *   .fx    the text form, of any graph; the elements of tensors of more than 64 in PATH.safetensors beside it
+ *   .pt2   an archive that torch.export.load reads and runs: graphs of aten operators on tensors of known type; all else is FX_ERR_UNSUPPORTED,
+ *          by name
+ * Files appear whole or not at all. The graph is left as it is; weights are written from where they lie, not gathered in memory. */
 fx_status fx_model_save(fx_graph *graph, const char *path);
 
 typedef enum fx_weights { FX_WEIGHTS_DEFAULT, FX_WEIGHTS_IN_C, FX_WEIGHTS_IN_BIN, FX_WEIGHTS_IN_INCBIN } fx_weights;
