@@ -24,7 +24,7 @@ fx_status fx_pass_decompose(fx_lower *l)
         fx_node *n = nodes[i];
         if (n->erased || n->opcode != FX_CALL_FUNCTION || !n->op || !rules[n->op->id])
             continue;
-        fx_rw w = fx_rw_at(l, n);
+        fx_rw w = fx_rw_at(l->graph, l->scratch, n);
         rules[n->op->id](&w);
         if (w.status != FX_OK && w.status != FX_ERR_UNSUPPORTED)
             return w.status;

@@ -317,13 +317,13 @@ void fx_d_sym_size(fx_rw *w)
         int drop = 0, kept = 0;
         while (user->operands[drop].def != w->at)
             drop++;
-        fx_node **operands = FX_NEW_ARRAY(w->l->scratch, fx_node *, user->n_operands);
+        fx_node **operands = FX_NEW_ARRAY(w->scratch, fx_node *, user->n_operands);
         for (int i = 0; i < user->n_operands; i++)
             if (i != drop)
                 operands[kept++] = user->operands[i].def;
         const fx_type *type = user->type;
-        fx_node_assign(user, without_operand(w->ctx, w->l->scratch, user->args, drop, size),
-                         without_operand(w->ctx, w->l->scratch, user->kwargs, drop, size), kept, operands);
+        fx_node_assign(user, without_operand(w->ctx, w->scratch, user->args, drop, size),
+                         without_operand(w->ctx, w->scratch, user->kwargs, drop, size), kept, operands);
         user->type = type;
     }
     w->status = fx_node_erase(w->at);

@@ -124,7 +124,7 @@ void fx_d_split(fx_rw *w)
         }
         for (int i = 0; i < index; i++)
             start += split->type->items[i]->dims[dim].value;
-        fx_rw one = fx_rw_at(w->l, item);
+        fx_rw one = fx_rw_at(w->g, w->scratch, item);
         int64_t stop = start + split->type->items[index]->dims[dim].value;
         if (pieces == 1)
             fx_rw_replace(&one, x);
@@ -192,7 +192,7 @@ void fx_d_stack(fx_rw *w)
     int64_t sizes[FX_MAX_RANK];
     int rank = fx_dims(w->at, sizes), dim = fx_wrap_dim(fx_node_int(w->at, 1), rank);
     int n = fx_node_inputs(w->at, 0, NULL, 0);
-    fx_node **x = FX_NEW_ARRAY(w->l->scratch, fx_node *, n + 1);
+    fx_node **x = FX_NEW_ARRAY(w->scratch, fx_node *, n + 1);
     fx_node_inputs(w->at, 0, x, n);
     if (rank == 0)
         return;

@@ -21,14 +21,14 @@ static bool all_finite(const double *v, int64_t n)
 }
 
 /* Reads a float32 constant of `count` elements as doubles; false when it is not one. */
-static fx_status read_constant(fx_lower *l, const fx_node *n, int64_t count, double **out)
+static fx_status read_constant(fx_graph *g, fx_arena *scratch, const fx_node *n, int64_t count, double **out)
 {
     fx_tensor t;
     *out = NULL;
     if (n->opcode != FX_GET_ATTR || !fx_is_tensor(n) || n->type->dtype != FX_F32 || fx_type_numel(n->type) != count)
         return FX_OK;
-    FX_TRY(fx_attr_value(l->graph, n, &t));
-    double *v = FX_NEW_ARRAY(l->scratch, double, count + 1);
+    FX_TRY(fx_attr_value(g, n, &t));
+    double *v = FX_NEW_ARRAY(scratch, double, count + 1);
     for (int64_t i = 0; i < count; i++)
         v[i] = fx_tensor_get(&t, i);
     *out = v;
@@ -97,18 +97,18 @@ static fx_node *new_constant(fx_rw *w, const char *path, const fx_tensor *t)
     return c;
 }
 
-static const char *folded_path(fx_lower *l, const char *path)
+static const char *folded_path(fx_arena *scratch, const char *path)
 {
     size_t n = strlen(path);
     bool again = n > 7 && !strcmp(path + n - 7, "_folded");
-    return fx_arena_printf(l->scratch, "%s%s", path, again ? "" : "_folded");
+    return fx_arena_printf(scratch, "%s%s", path, again ? "" : "_folded");
 }
 
 /* A path beside `path` ("features.norm0.weight", "scale" -> "features.norm0.scale"). */
-static const char *sibling_path(fx_lower *l, const char *path, const char *name)
+static const char *sibling_path(fx_arena *scratch, const char *path, const char *name)
 {
     const char *dot = strrchr(path, '.');
-    return fx_arena_printf(l->scratch, "%.*s%s", dot ? (int)(dot + 1 - path) : 0, path, name);
+    return fx_arena_printf(scratch, "%.*s%s", dot ? (int)(dot + 1 - path) : 0, path, name);
 }
 
 /* The weight with each output channel scaled. Output channels are dim 0, but for transposed convolutions, where dim 0
@@ -135,7 +135,7 @@ static fx_status scaled_weight(fx_rw *w, const fx_node *p, const fx_node *weight
         for (int64_t i = 0; i < inner; i++)
             to[r * inner + i] = (float)(from[r * inner + i] * scale);
     }
-    *out = new_constant(w, folded_path(w->l, weight->target), &t);
+    *out = new_constant(w, folded_path(w->scratch, weight->target), &t);
     return w->status;
 }
 
@@ -144,13 +144,13 @@ static fx_status new_bias(fx_rw *w, const fx_node *weight, const fx_node *bias, 
     fx_tensor t;
     double *b = NULL;
     if (bias)
-        FX_TRY(read_constant(w->l, bias, channels, &b));
+        FX_TRY(read_constant(w->g, w->scratch, bias, channels, &b));
     FX_TRY(fx_tensor_create(w->ctx, FX_F32, 1, &channels, &t));
     for (int64_t i = 0; i < channels; i++) {
         int64_t c = a->count == 1 ? 0 : i;
         ((float *)t.data)[i] = (float)((b ? b[i] : 0) * (a->scale ? a->scale[c] : 1) + (a->shift ? a->shift[c] : 0));
     }
-    const char *path = bias ? folded_path(w->l, bias->target) : sibling_path(w->l, weight->target, "bias_folded");
+    const char *path = bias ? folded_path(w->scratch, bias->target) : sibling_path(w->scratch, weight->target, "bias_folded");
     *out = new_constant(w, path, &t);
     return w->status;
 }
@@ -168,7 +168,7 @@ static fx_status absorb(fx_lower *l, fx_node *x, int dim, const affine *a, bool 
         (bias && (bias->type->dtype != FX_F32 || fx_type_numel(bias->type) != channels)) ||
         (a->count != 1 && a->count != channels))
         return FX_OK;
-    fx_rw w = fx_rw_at(l, p);
+    fx_rw w = fx_rw_at(l->graph, l->scratch, p);
     fx_node *new_weight = weight, *b = bias;
     if (a->scale)
         FX_TRY(scaled_weight(&w, p, weight, a, &new_weight));
@@ -228,12 +228,12 @@ static fx_status fold_batch_norm(fx_lower *l, fx_node *n)
     if (!item || !fx_is_tensor(x) || x->type->rank < 2 || x->type->dtype != FX_F32)
         return FX_OK;
     int64_t channels = fx_dim_size(x, 1);
-    FX_TRY(read_constant(l, mean, channels, &m));
-    FX_TRY(read_constant(l, var, channels, &v));
+    FX_TRY(read_constant(l->graph, l->scratch, mean, channels, &m));
+    FX_TRY(read_constant(l->graph, l->scratch, var, channels, &v));
     if (gamma)
-        FX_TRY(read_constant(l, gamma, channels, &g));
+        FX_TRY(read_constant(l->graph, l->scratch, gamma, channels, &g));
     if (beta)
-        FX_TRY(read_constant(l, beta, channels, &b));
+        FX_TRY(read_constant(l->graph, l->scratch, beta, channels, &b));
     if (!m || !v || (gamma && !g) || (beta && !b))
         return FX_OK;
     affine a = { channels, FX_NEW_ARRAY(l->scratch, double, channels + 1), FX_NEW_ARRAY(l->scratch, double, channels + 1) };
@@ -244,11 +244,11 @@ static fx_status fold_batch_norm(fx_lower *l, fx_node *n)
     bool done;
     FX_TRY(absorb(l, x, 1, &a, &done));
     if (!done) {
-        fx_rw w = fx_rw_at(l, item);
+        fx_rw w = fx_rw_at(l->graph, l->scratch, item);
         w.origin = item;
         fx_node *scale, *shift;
-        FX_TRY(channel_constant(&w, x, sibling_path(l, mean->target, "scale"), a.scale, &scale));
-        FX_TRY(channel_constant(&w, x, sibling_path(l, mean->target, "shift"), a.shift, &shift));
+        FX_TRY(channel_constant(&w, x, sibling_path(l->scratch, mean->target, "scale"), a.scale, &scale));
+        FX_TRY(channel_constant(&w, x, sibling_path(l->scratch, mean->target, "shift"), a.shift, &shift));
         fx_node *y = fx_rw_binary(&w, FX_OP_mul_Tensor, x, scale, "scale");
         fx_rw_binary(&w, FX_OP_add_Tensor, y, shift, NULL);
         FX_TRY(w.status);
@@ -279,7 +279,7 @@ static fx_status channel_values(fx_lower *l, const fx_node *x, const fx_node *c,
         *dim = x->type->rank - rank + i;
         *count = sizes[i];
     }
-    return read_constant(l, c, *count, out);
+    return read_constant(l->graph, l->scratch, c, *count, out);
 }
 
 static fx_status fold_arithmetic(fx_lower *l, fx_node *n)

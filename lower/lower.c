@@ -6,6 +6,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "passes/rewrite.h"
+
+/* Shared with the passes users run. */
+fx_status fx_pass_functionalize(fx_lower *l)
+{
+    return fx_functionalize(l->graph, l->scratch);
+}
+
 typedef enum over { GRAPH, PROGRAM } over;
 
 typedef struct pass {

@@ -65,7 +65,7 @@ fx_status fx_apply_rules(fx_lower *l, size_t *changed)
             fx_node **before = FX_NEW_ARRAY(l->scratch, fx_node *, n_before + 1);
             for (int k = 0; k < n_before; k++)
                 before[k] = n->operands[k].def;
-            fx_rw w = fx_rw_at(l, n);
+            fx_rw w = fx_rw_at(l->graph, l->scratch, n);
             bool again = fx_simplify_node(&w) || (w.status == FX_OK && fx_simplify_pattern(&w));
             FX_TRY(w.status);
             if (!again)

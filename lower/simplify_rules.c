@@ -141,7 +141,7 @@ static bool slice(fx_rw *w)
     if (!fx_is_call(x, FX_OP_cat) || fx_wrap_dim(fx_node_int(x, 1), x->type->rank) != r.dim || r.stop == r.start)
         return false;
     int n = fx_node_inputs(x, 0, NULL, 0);
-    fx_node **in = FX_NEW_ARRAY(w->l->scratch, fx_node *, n + 1);
+    fx_node **in = FX_NEW_ARRAY(w->scratch, fx_node *, n + 1);
     fx_node_inputs(x, 0, in, n);
     int64_t at = 0;
     for (int i = 0; i < n; i++) {
@@ -162,7 +162,7 @@ static bool cat(fx_rw *w)
 {
     enum { MOST = 200 };
     int n = fx_node_inputs(w->at, 0, NULL, 0), count = 0, dim = fx_wrap_dim(fx_node_int(w->at, 1), w->at->type->rank);
-    fx_node **in = FX_NEW_ARRAY(w->l->scratch, fx_node *, n + 1), *out[MOST];
+    fx_node **in = FX_NEW_ARRAY(w->scratch, fx_node *, n + 1), *out[MOST];
     bool changed = false;
     fx_node_inputs(w->at, 0, in, n);
     for (int i = 0; i < n; i++) {

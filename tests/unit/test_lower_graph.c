@@ -164,7 +164,7 @@ static fx_status become(void *arg)
     fx_graph *g = arg;
     fx_lower l = { .ctx = ctx, .graph = g, .scratch = fx_context_arena(ctx) };
     fx_node *y = fx_graph_find_node(g, "y"), *x = fx_graph_find_node(g, "x");
-    fx_rw w = fx_rw_at(&l, y);
+    fx_rw w = fx_rw_at(l.graph, l.scratch, y);
     fx_node *a = fx_rw_unary(&w, FX_OP_sigmoid, x, "inner");
     ck_assert_str_eq(a->name, "y_inner");
     ck_assert_str_eq(a->loc.module, "layer");
@@ -190,7 +190,7 @@ static fx_status change_type(void *arg)
 {
     fx_graph *g = arg;
     fx_lower l = { .ctx = ctx, .graph = g, .scratch = fx_context_arena(ctx) };
-    fx_rw w = fx_rw_at(&l, fx_graph_find_node(g, "y"));
+    fx_rw w = fx_rw_at(l.graph, l.scratch, fx_graph_find_node(g, "y"));
     fx_rw_view(&w, fx_graph_find_node(g, "x"), 1, (int64_t[]){ 6 }, NULL);
     return w.status;
 }

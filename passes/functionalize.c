@@ -1,4 +1,4 @@
-/* lower/functionalize.c: in-place ops become functional ones. Every later use of the tensor, and of everything that shares
+/* passes/functionalize.c: in-place ops become functional ones. Every later use of the tensor, and of everything that shares
  * memory with it, sees the new value.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
@@ -6,7 +6,7 @@
  * them makes a new version of the root. The written tensor has its new value at once; the root gets it only when somebody asks
  * for another member of the tree: then views are undone up to the root, and the member asked for is taken again, downwards. The
  * same idea as torch's functionalization, with updates kept until they are needed. */
-#include "lower/rewrite.h"
+#include "passes/rewrite.h"
 
 /* What is known of a node of the graph as imported. Several names of one tensor (detach, results of in-place ops) share `tensor`. */
 typedef struct value {
@@ -21,7 +21,7 @@ typedef struct value {
 } value;
 
 typedef struct state {
-    fx_lower *l;
+    fx_arena *scratch;
     fx_graph *g;
     value *v;                /* by node id */
     uint32_t n;
@@ -36,7 +36,7 @@ static value *of(state *s, const fx_node *n)
 
 static fx_node *again(state *s, const fx_node *view, fx_node *base)
 {
-    fx_rw w = fx_rw_at(s->l, s->at);
+    fx_rw w = fx_rw_at(s->g, s->scratch, s->at);
     fx_node *n = fx_view_again(&w, view, base);
     if (s->status == FX_OK)
         s->status = w.status;
@@ -49,7 +49,7 @@ static fx_node *take_down(state *s, fx_node *tensor, unsigned version)
     fx_node **chain = NULL;
     size_t n = 0, cap = 0;
     while (of(s, tensor)->parent && of(s, tensor)->version != version) {
-        FX_PUSH(s->l->scratch, chain, n, cap) = tensor;
+        FX_PUSH(s->scratch, chain, n, cap) = tensor;
         tensor = of(s, tensor)->parent;
     }
     fx_node *now = of(s, tensor)->current;
@@ -67,7 +67,7 @@ static fx_node *value_before(state *s, fx_node *tensor)
     fx_node **chain = NULL;
     size_t n = 0, cap = 0;
     while (of(s, tensor)->parent && !of(s, tensor)->unseen) {
-        FX_PUSH(s->l->scratch, chain, n, cap) = tensor;
+        FX_PUSH(s->scratch, chain, n, cap) = tensor;
         tensor = of(s, tensor)->parent;
     }
     fx_node *now = of(s, tensor)->current;
@@ -90,7 +90,7 @@ static void settle(state *s, fx_node *root)
     while (member != root && s->status == FX_OK) {
         fx_node *parent = of(s, member)->parent;
         fx_node *base = fx_view_is_part(member) ? value_before(s, parent) : now;
-        fx_rw w = fx_rw_at(s->l, s->at);
+        fx_rw w = fx_rw_at(s->g, s->scratch, s->at);
         now = fx_view_write(&w, member, base, now);
         if (s->status == FX_OK)
             s->status = w.status;
@@ -147,7 +147,7 @@ static void classify(state *s, fx_node *n)
 static fx_status write_in_place(state *s, fx_node *n, fx_node *tensor)
 {
     value *v = of(s, tensor), *r = of(s, v->root);
-    fx_context *ctx = s->l->ctx;
+    fx_context *ctx = s->g->ctx;
     if (v->root->opcode == FX_PLACEHOLDER)
         return fx_fail(ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s writes into the input '%s': expected a model that leaves its inputs "
                        "unchanged", n->target, v->root->name);
@@ -170,7 +170,7 @@ static fx_status write_in_place(state *s, fx_node *n, fx_node *tensor)
         n->type = type; /* with the strides the file gives */
     } else { /* the result is rounded into the tensor that is there */
         fx_node *next = n->next;
-        fx_rw w = fx_rw_at(s->l, next);
+        fx_rw w = fx_rw_at(s->g, s->scratch, next);
         w.origin = n;
         result = fx_rw_cast(&w, n, type->dtype, "cast");
         FX_TRY(w.status);
@@ -183,10 +183,9 @@ static fx_status write_in_place(state *s, fx_node *n, fx_node *tensor)
     return FX_OK;
 }
 
-fx_status fx_pass_functionalize(fx_lower *l)
+fx_status fx_functionalize(fx_graph *g, fx_arena *scratch)
 {
-    fx_graph *g = l->graph;
-    state s = { .l = l, .g = g, .n = g->n_ids, .status = FX_OK };
+    state s = { .scratch = scratch, .g = g, .n = g->n_ids, .status = FX_OK };
     bool any = false, inplace;
     FX_TRY(fx_infer_missing(g));
     FX_FOR_NODES(g, n)
@@ -194,7 +193,7 @@ fx_status fx_pass_functionalize(fx_lower *l)
     if (!any)
         return FX_OK;
 
-    s.v = FX_NEW_ARRAY(l->scratch, value, s.n);
+    s.v = FX_NEW_ARRAY(scratch, value, s.n);
     fx_status status = FX_OK;
     for (fx_node *n = g->first; n; n = n->next) {
         if (n->id >= s.n)

@@ -1,12 +1,12 @@
-/* lower/rewrite.c: building blocks of the passes over graphs.
+/* passes/rewrite.c: building blocks of the passes over graphs.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include "lower/rewrite.h"
+#include "passes/rewrite.h"
 
 #include <string.h>
 
-fx_rw fx_rw_at(fx_lower *l, fx_node *at)
+fx_rw fx_rw_at(fx_graph *g, fx_arena *scratch, fx_node *at)
 {
-    return (fx_rw){ .l = l, .g = l->graph, .ctx = l->ctx, .at = at, .origin = at, .status = FX_OK };
+    return (fx_rw){ .g = g, .ctx = g->ctx, .scratch = scratch, .at = at, .origin = at, .status = FX_OK };
 }
 
 fx_call fx_rw_call(fx_rw *w, fx_opid op)
@@ -43,7 +43,7 @@ void fx_rw_become(fx_rw *w, fx_call *c)
         return;
     if (at->type && !fx_same_type(at, n)) {
         fx_text t;
-        fx_text_init(&t, w->l->scratch);
+        fx_text_init(&t, w->scratch);
         fx_printf(&t, "%s -> %s changes the type from ", at->target, n->target);
         fx_type_print(&t, at->type);
         fx_puts(&t, " to ");
@@ -52,7 +52,7 @@ void fx_rw_become(fx_rw *w, fx_call *c)
         return;
     }
     /* The call moves over into the old node, so that name, users and place in the list need no change. */
-    fx_node **operands = FX_NEW_ARRAY(w->l->scratch, fx_node *, n->n_operands + 1);
+    fx_node **operands = FX_NEW_ARRAY(w->scratch, fx_node *, n->n_operands + 1);
     for (int i = 0; i < n->n_operands; i++)
         operands[i] = n->operands[i].def;
     const fx_type *type = n->type;
@@ -79,7 +79,7 @@ void fx_rw_refuse(fx_rw *w, const char *fmt, ...)
         return;
     va_list ap;
     va_start(ap, fmt);
-    const char *text = fx_arena_vprintf(w->l->scratch, fmt, ap);
+    const char *text = fx_arena_vprintf(w->scratch, fmt, ap);
     va_end(ap);
     w->status = fx_fail(w->ctx, FX_ERR_UNSUPPORTED, &w->at->loc, "%s: %s", w->at->target, text);
 }
@@ -132,7 +132,7 @@ fx_node *fx_rw_slice(fx_rw *w, fx_node *x, int dim, int64_t start, int64_t stop,
 fx_node *fx_rw_cat(fx_rw *w, int n, fx_node *const *x, int dim, const char *suffix)
 {
     enum { MOST = 200 };
-    fx_node **groups = n > MOST ? FX_NEW_ARRAY(w->l->scratch, fx_node *, n / MOST + 1) : NULL;
+    fx_node **groups = n > MOST ? FX_NEW_ARRAY(w->scratch, fx_node *, n / MOST + 1) : NULL;
     int count = 0;
     for (int i = 0; groups && i < n; i += MOST)
         groups[count++] = fx_rw_cat(w, n - i < MOST ? n - i : MOST, x + i, dim, "group");

@@ -1,7 +1,7 @@
-/* lower/functionalize_view.c: which results share memory with their operand in eager PyTorch, and how such views are taken again
+/* passes/functionalize_view.c: which results share memory with their operand in eager PyTorch, and how such views are taken again
  * or undone.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include "lower/rewrite.h"
+#include "passes/rewrite.h"
 
 #include <string.h>
 
