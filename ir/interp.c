@@ -1,89 +1,132 @@
-/* ir/interp.c: the reference interpreter: values, memory, nodes, graphs. The rows' functions are in interp_*.c.
+/* ir/interp.c: the reference interpreter of one node: values, memory. The rows' functions are in interp_*.c, graphs in
+ * passes/interpreter.c.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "ir/context.h"
 #include "ir/ops.h"
 
 /* ---- memory: blocks counted by the values that lie in them ---------------------------------------------------------- */
 
-/* A run frees a value with its last use, so what is live at once bounds its memory, not the graph. Blocks are
- * storages, so that views share them as tensors do everywhere else. */
+/* Blocks are storages, so that views share them as tensors do everywhere else. */
 typedef struct block {
-    fx_storage storage;
+    fx_storage *storage;
+    fx_heap *heap;
     struct block *prev, *next;
     int values;       /* that lie in it */
+    bool given;       /* the caller's: not to be written without asking */
     bool scratch;     /* freed after the node's evaluation */
 } block;
 
 struct fx_heap {
     fx_context *ctx;
     block *blocks;
+    size_t bytes, peak; /* of blocks that are not scratch */
 };
 
-static void heap_close(void *arg)
+/* Called by fx_storage_free, also where the context frees all it has. */
+static void release_block(fx_storage *st)
 {
-    fx_heap *h = arg;
-    while (h->blocks) {
-        block *b = h->blocks;
-        h->blocks = b->next;
-        free(b->storage.data);
-        free(b);
-    }
-}
-
-/* Closed when the innermost fx_protect leaves. */
-static fx_heap *heap_open(fx_context *ctx)
-{
-    fx_heap *h = FX_NEW(fx_context_arena(ctx), fx_heap);
-    h->ctx = ctx;
-    fx_defer(ctx, heap_close, h);
-    return h;
-}
-
-static block *heap_alloc(fx_heap *h, size_t nbytes, bool scratch)
-{
-    block *b = calloc(1, sizeof *b);
-    void *data = b ? calloc(nbytes ? nbytes : 1, 1) : NULL;
-    if (!data) {
-        free(b);
-        fx_out_of_memory(h->ctx);
-    }
-    b->storage = (fx_storage){.ctx = h->ctx, .nbytes = nbytes, .data = data, .user = h};
-    b->scratch = scratch;
-    b->next = h->blocks;
-    if (b->next)
-        b->next->prev = b;
-    h->blocks = b;
-    return b;
-}
-
-static void heap_free(fx_heap *h, block *b)
-{
+    block *b = st->user;
+    fx_heap *h = b->heap;
     if (b->prev)
         b->prev->next = b->next;
     else
         h->blocks = b->next;
     if (b->next)
         b->next->prev = b->prev;
-    free(b->storage.data);
-    free(b);
+    if (!b->scratch)
+        h->bytes -= st->nbytes;
+    h->ctx->dealloc(h->ctx->user, b);
+}
+
+fx_heap *fx_heap_create(fx_context *ctx, fx_arena *arena)
+{
+    fx_heap *h = FX_NEW(arena, fx_heap);
+    h->ctx = ctx;
+    return h;
 }
 
 static block *block_of(const fx_heap *h, const fx_tensor *t)
 {
-    return t->storage && t->storage->user == h ? (block *)t->storage : NULL;
+    block *b = t->storage && t->storage->release == release_block ? t->storage->user : NULL;
+    return b && b->heap == h ? b : NULL;
 }
 
-/* Frees scratch, and results no value took (an evaluation that failed). New blocks stand at the front. */
-static void heap_sweep(fx_heap *h)
+void fx_heap_clear(fx_heap *h)
+{
+    while (h->blocks)
+        fx_storage_free(h->blocks->storage);
+}
+
+void fx_heap_reset(fx_heap *h, size_t count, const fx_tensor *tensors)
+{
+    for (block *b = h->blocks; b; b = b->next) {
+        b->values = 0;
+        b->given = false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        block *b = block_of(h, &tensors[i]);
+        if (b) {
+            b->values++;
+            b->given = true;
+        }
+    }
+    fx_heap_sweep(h);
+    h->peak = h->bytes;
+}
+
+size_t fx_heap_bytes(const fx_heap *h, size_t *peak)
+{
+    if (peak)
+        *peak = h->peak;
+    return h->bytes;
+}
+
+static block *heap_alloc(fx_heap *h, size_t nbytes, bool scratch)
+{
+    fx_storage *st = fx_storage_new(h->ctx, nbytes);
+    block *b = h->ctx->alloc(h->ctx->user, sizeof *b);
+    if (!b) {
+        fx_storage_free(st);
+        fx_out_of_memory(h->ctx);
+    }
+    *b = (block){.storage = st, .heap = h, .next = h->blocks, .scratch = scratch};
+    st->release = release_block;
+    st->user = b;
+    if (b->next)
+        b->next->prev = b;
+    h->blocks = b;
+    if (!scratch) {
+        h->bytes += nbytes;
+        h->peak = h->bytes > h->peak ? h->bytes : h->peak;
+    }
+    return b;
+}
+
+void fx_heap_hold(fx_heap *h, const fx_tensor *t)
+{
+    block *b = block_of(h, t);
+    if (b)
+        b->values++;
+}
+
+void fx_heap_drop(fx_heap *h, const fx_tensor *t)
+{
+    block *b = block_of(h, t);
+    if (b && --b->values == 0)
+        fx_storage_free(b->storage);
+}
+
+/* New blocks stand at the front. */
+void fx_heap_sweep(fx_heap *h)
 {
     block *b = h->blocks;
     while (b) {
         block *next = b->next;
         if (b->scratch || b->values == 0)
-            heap_free(h, b);
+            fx_storage_free(b->storage);
         b = next;
     }
 }
@@ -116,7 +159,7 @@ void *fx_eval_scratch(fx_eval *c, int64_t count, size_t size)
     size_t bytes;
     if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes))
         fx_out_of_memory(c->ctx);
-    return heap_alloc(((fx_eval_run *)c)->heap, bytes, true)->storage.data;
+    return heap_alloc(((fx_eval_run *)c)->heap, bytes, true)->storage->data;
 }
 
 void fx_eval_new(fx_eval *c, int i, fx_dtype dtype, int rank, const int64_t *sizes)
@@ -133,8 +176,8 @@ void fx_eval_new(fx_eval *c, int i, fx_dtype dtype, int rank, const int64_t *siz
             fx_out_of_memory(c->ctx);
     }
     block *b = heap_alloc(((fx_eval_run *)c)->heap, bytes, false);
-    t->storage = &b->storage;
-    t->data = b->storage.data;
+    t->storage = b->storage;
+    t->data = b->storage->data;
     if (c->n_out <= i)
         c->n_out = i + 1;
 }
@@ -367,38 +410,42 @@ fx_status fx_eval_number(const fx_eval *c, int param, fx_arg_kind *kind, double 
 
 /* ---- one node -------------------------------------------------------------------------------------------------------- */
 
-/* The type of a value that is a tensor, or a number where its node says so. */
-static const fx_type *type_of_value(fx_context *ctx, const fx_node *def, const fx_tensor *value)
+const fx_type *fx_value_type(fx_context *ctx, const fx_type *said, const fx_tensor *value)
 {
-    fx_type_kind kind = def->type ? def->type->kind : FX_TYPE_TENSOR;
+    fx_type_kind kind = said ? said->kind : FX_TYPE_TENSOR;
     if (kind == FX_TYPE_INT) {
         int64_t v;
         fx_row_load(FX_KIND_INT, &v, value->dtype, value->data, 0, 1);
         return fx_type_int(ctx, (fx_dim){.value = v});
     }
     if (kind == FX_TYPE_FLOAT || kind == FX_TYPE_BOOL)
-        return def->type;
+        return said;
     return fx_type_tensor_static(ctx, value->dtype, value->rank, value->sizes);
 }
 
 /* Writes an in-place call's result into its first argument, whose memory all its views share. */
-static fx_status store_inplace(fx_eval *c, const fx_heap *h)
+static fx_status store_inplace(fx_eval_run *run)
 {
-    const fx_tensor *self = fx_eval_input(c, 0);
-    if (!self)
+    fx_eval *c = &run->base;
+    const fx_tensor *given = fx_eval_input(c, 0);
+    if (!given)
         return fx_eval_fail(c, FX_ERR_TYPE, "expected a tensor to change in place");
-    if (c->out[0].data == self->data && c->out[0].storage == self->storage)
+    if (c->out[0].data == given->data && c->out[0].storage == given->storage)
         return FX_OK;
-    if (!block_of(h, self))
-        return fx_eval_fail(c, FX_ERR_UNSUPPORTED, "changes a parameter, buffer or constant in place");
-    fx_tensor_assign(self, &c->out[0]);
-    c->out[0] = *self;
+    fx_tensor self = *given;
+    const block *b = block_of(run->heap, &self);
+    if (!b || b->given) {
+        if (!run->writable)
+            return fx_eval_fail(c, FX_ERR_UNSUPPORTED, "changes a parameter, buffer or constant in place");
+        FX_TRY(run->writable(run, &self));
+    }
+    fx_tensor_assign(&self, &c->out[0]);
+    c->out[0] = self;
     c->n_out = 1;
     return FX_OK;
 }
 
-/* Evaluates with the types of the actual operands, so that a graph with symbolic sizes runs at any size. */
-static fx_status eval_node(fx_eval_run *run, const fx_type *const *types)
+fx_status fx_eval_call(fx_eval_run *run, const fx_type *const *types)
 {
     fx_eval *c = &run->base;
     const fx_node *n = c->node;
@@ -412,11 +459,10 @@ static fx_status eval_node(fx_eval_run *run, const fx_type *const *types)
                        (int)(sizeof c->out / sizeof *c->out), run->type->n);
     FX_TRY(n->op->eval(c));
     c->n_out = run->type->kind == FX_TYPE_TUPLE ? run->type->n : run->type->kind != FX_TYPE_NONE;
-    return fx_node_is_inplace(n) ? store_inplace(c, run->heap) : FX_OK;
+    return fx_node_is_inplace(n) ? store_inplace(run) : FX_OK;
 }
 
-/* A dense copy that lives as the context does. */
-static fx_status keep(fx_context *ctx, const fx_tensor *t, fx_tensor *out)
+fx_status fx_tensor_copy(fx_context *ctx, const fx_tensor *t, fx_tensor *out)
 {
     FX_TRY(fx_tensor_create(ctx, t->dtype, t->rank, t->sizes, out));
     fx_tensor_assign(out, t);
@@ -430,23 +476,29 @@ typedef struct eval_args {
     int max_out, *n_out;
 } eval_args;
 
+static void close_heap(void *arg)
+{
+    fx_heap_clear(arg);
+}
+
 static fx_status node_eval(void *arg)
 {
     eval_args *a = arg;
     fx_context *ctx = a->n->graph->ctx;
-    fx_heap *h = heap_open(ctx);
+    fx_heap *h = fx_heap_create(ctx, fx_context_arena(ctx));
+    fx_defer(ctx, close_heap, h);
     const fx_type **types = FX_NEW_ARRAY(fx_context_arena(ctx), const fx_type *, a->n->n_operands + 1);
     for (int i = 0; i < a->n->n_operands; i++) {
         if (!a->in[i])
             return fx_fail(ctx, FX_ERR_UNSUPPORTED, &a->n->loc, "%s: tuples are not evaluated by themselves", a->n->target);
-        types[i] = type_of_value(ctx, a->n->operands[i].def, a->in[i]);
+        types[i] = fx_value_type(ctx, a->n->operands[i].def->type, a->in[i]);
     }
     fx_eval_run run = {.base = {.ctx = ctx, .node = a->n, .in = a->in}, .heap = h};
-    FX_TRY(eval_node(&run, types));
+    FX_TRY(fx_eval_call(&run, types));
     if (run.base.n_out > a->max_out)
         return fx_fail(ctx, FX_ERR_ARGUMENT, &a->n->loc, "expected room for %d results, got %d", run.base.n_out, a->max_out);
     for (int i = 0; i < run.base.n_out; i++)
-        FX_TRY(keep(ctx, &run.base.out[i], &a->out[i]));
+        FX_TRY(fx_tensor_copy(ctx, &run.base.out[i], &a->out[i]));
     *a->n_out = run.base.n_out;
     return FX_OK;
 }
@@ -456,282 +508,9 @@ fx_status fx_node_eval(const fx_node *n, const fx_tensor *const *in, fx_tensor *
     return fx_protect(n->graph->ctx, node_eval, &(eval_args){n, in, out, max_out, n_out});
 }
 
-/* ---- a graph --------------------------------------------------------------------------------------------------------- */
-
-typedef struct value {
-    int count;           /* tensors; -1: none (None, or freed) */
-    fx_tensor *tensors;
-    int uses;            /* still to come */
-    const fx_type *type; /* with all sizes known */
-} value;
-
-typedef struct graph_run {
-    fx_graph *g;
-    fx_context *ctx;
-    fx_heap *heap;
-    fx_arena *arena;
-    value *values;       /* by node id */
-    bool copy_inputs;    /* something is changed in place */
-    size_t n_in;
-    const fx_tensor *in;
-    const fx_interp_options *opt;
-    size_t *n_out;
-    fx_tensor **out;
-    int64_t *symbols;    /* values of g->symbols; INT64_MIN: not bound */
-} graph_run;
-
-static void take_value(graph_run *r, const fx_node *n, const fx_type *type, int count, const fx_tensor *tensors)
-{
-    value *v = &r->values[n->id];
-    v->type = type;
-    v->count = count;
-    v->tensors = fx_arena_dup(r->arena, tensors, (size_t)(count ? count : 1) * sizeof *tensors);
-    for (int i = 0; i < count; i++) {
-        block *b = block_of(r->heap, &v->tensors[i]);
-        if (b)
-            b->values++;
-    }
-}
-
-static void drop_value(graph_run *r, const fx_node *n)
-{
-    value *v = &r->values[n->id];
-    for (int i = 0; i < v->count; i++) {
-        block *b = block_of(r->heap, &v->tensors[i]);
-        if (b && --b->values == 0)
-            heap_free(r->heap, b);
-    }
-    v->count = -1;
-}
-
-/* The size a placeholder's dim must have; a symbol takes the first value it meets. */
-static bool dim_fits(graph_run *r, fx_dim want, int64_t have)
-{
-    if (!want.sym)
-        return want.value == have;
-    for (size_t i = 0; want.sym->kind == FX_SYM_SYMBOL && i < r->g->n_symbols; i++) {
-        const fx_sym_range *s = &r->g->symbols[i];
-        if (strcmp(s->name, want.sym->name))
-            continue;
-        if (have < s->min || have > s->max || (r->symbols[i] != INT64_MIN && r->symbols[i] != have))
-            return false;
-        r->symbols[i] = have;
-    }
-    return have >= 0;
-}
-
-static fx_status check_input(graph_run *r, const fx_node *n, const fx_tensor *t)
-{
-    const fx_type *want = n->type;
-    bool ok = t->rank >= 0 && t->rank <= FX_MAX_RANK;
-    for (int i = 0; ok && i < t->rank; i++)
-        ok = t->sizes[i] >= 0;
-    if (!ok || (!t->data && fx_tensor_numel(t)))
-        return fx_fail(r->ctx, FX_ERR_ARGUMENT, &n->loc, "input '%s': expected a tensor with data", n->name);
-    if (want && want->kind == FX_TYPE_TENSOR) {
-        ok = want->dtype == t->dtype && want->rank == t->rank;
-        for (int i = 0; ok && i < t->rank; i++)
-            ok = dim_fits(r, want->dims[i], t->sizes[i]);
-    } else if (want) {
-        ok = t->rank == 0 && (want->kind == FX_TYPE_INT    ? fx_dtype_is_int(t->dtype) && t->dtype != FX_BOOL
-                              : want->kind == FX_TYPE_FLOAT ? fx_dtype_is_float(t->dtype)
-                              : want->kind == FX_TYPE_BOOL  ? t->dtype == FX_BOOL
-                                                            : false);
-    }
-    if (ok)
-        return FX_OK;
-    fx_text expected, seen;
-    fx_text_init(&expected, fx_context_arena(r->ctx));
-    fx_text_init(&seen, fx_context_arena(r->ctx));
-    fx_type_print(&expected, want);
-    fx_type_print(&seen, fx_type_tensor_static(r->ctx, t->dtype, t->rank, t->sizes));
-    return fx_fail(r->ctx, FX_ERR_TYPE, &n->loc, "input '%s': expected %s, got %s", n->name, expected.data, seen.data);
-}
-
-static fx_status run_placeholder(graph_run *r, const fx_node *n, size_t at)
-{
-    if (at >= r->n_in) {
-        size_t want = 0;
-        FX_FOR_NODES(r->g, p)
-            want += p->opcode == FX_PLACEHOLDER;
-        return fx_fail(r->ctx, FX_ERR_ARGUMENT, &n->loc, "expected %zu inputs, got %zu", want, r->n_in);
-    }
-    fx_tensor t = r->in[at];
-    FX_TRY(fx_tensor_touch(r->ctx, &t));
-    FX_TRY(check_input(r, n, &t));
-    if (r->copy_inputs) {
-        fx_eval_run own = {.base = {.ctx = r->ctx, .node = n}, .heap = r->heap};
-        fx_eval_new(&own.base, 0, t.dtype, t.rank, t.sizes);
-        fx_tensor_assign(&own.base.out[0], &t);
-        t = own.base.out[0];
-    }
-    take_value(r, n, type_of_value(r->ctx, n, &t), 1, &t);
-    return FX_OK;
-}
-
-static fx_status run_get_attr(graph_run *r, const fx_node *n)
-{
-    fx_attr *a = fx_attr_find(r->g, n->target);
-    if (!a)
-        return fx_fail(r->ctx, FX_ERR_FORMAT, &n->loc, "expected a parameter, buffer or constant '%s' in the model", n->target);
-    FX_TRY(fx_tensor_touch(r->ctx, &a->tensor));
-    take_value(r, n, type_of_value(r->ctx, n, &a->tensor), 1, &a->tensor);
-    return FX_OK;
-}
-
-static fx_status run_getitem(graph_run *r, const fx_node *n)
-{
-    const fx_arg *a = fx_node_arg(n, 0);
-    const value *v = a->kind == FX_ARG_NODE ? &r->values[n->operands[a->i].def->id] : NULL;
-    int64_t i = fx_node_int(n, 1);
-    if (!v || v->count < 0 || v->type->kind != FX_TYPE_TUPLE)
-        return fx_fail(r->ctx, FX_ERR_TYPE, &n->loc, "%s: expected a tuple of results", n->target);
-    i += i < 0 ? v->count : 0;
-    if (i < 0 || i >= v->count)
-        return fx_fail(r->ctx, FX_ERR_TYPE, &n->loc, "%s: expected an index below %d, got %" PRId64, n->target, v->count, i);
-    fx_tensor t = v->tensors[i];
-    take_value(r, n, v->type->items[i], 1, &t);
-    return FX_OK;
-}
-
-static fx_status run_call(graph_run *r, const fx_node *n)
-{
-    if (n->op && n->op->id == FX_OP_getitem)
-        return run_getitem(r, n);
-    const fx_tensor **in = FX_NEW_ARRAY(r->arena, const fx_tensor *, n->n_operands + 1);
-    const fx_type **types = FX_NEW_ARRAY(r->arena, const fx_type *, n->n_operands + 1);
-    for (int i = 0; i < n->n_operands; i++) {
-        const fx_node *def = n->operands[i].def;
-        const value *v = &r->values[def->id];
-        if (v->count < 0)
-            return fx_fail(r->ctx, FX_ERR_TYPE, &n->loc, "%s: operand '%s' has no value", n->target, def->name);
-        in[i] = v->tensors;
-        types[i] = v->type;
-        if (v->type->kind == FX_TYPE_TUPLE)
-            return fx_fail(r->ctx, FX_ERR_TYPE, &n->loc, "%s: expected a tensor, but '%s' is several", n->target, def->name);
-    }
-    fx_eval_run run = {.base = {.ctx = r->ctx, .node = n, .in = in}, .heap = r->heap};
-    FX_TRY(eval_node(&run, types));
-    take_value(r, n, run.type, run.base.n_out, run.base.out);
-    return FX_OK;
-}
-
-/* The leaves of the output in order; None yields nothing. */
-static fx_status collect(graph_run *r, const fx_node *n, const fx_arg *a, size_t *count, size_t *cap)
-{
-    fx_arena *arena = fx_context_arena(r->ctx);
-    switch (a->kind) {
-    case FX_ARG_NODE: {
-        const value *v = &r->values[n->operands[a->i].def->id];
-        for (int i = 0; i < v->count; i++) {
-            fx_tensor t;
-            FX_TRY(keep(r->ctx, &v->tensors[i], &t));
-            FX_PUSH(arena, *r->out, *count, *cap) = t;
-        }
-        return FX_OK;
-    }
-    case FX_ARG_LIST: case FX_ARG_TUPLE: case FX_ARG_DICT:
-        for (int i = 0; i < a->n; i++)
-            FX_TRY(collect(r, n, a->items[i], count, cap));
-        return FX_OK;
-    case FX_ARG_BOOL: case FX_ARG_INT: case FX_ARG_FLOAT: {
-        fx_tensor t;
-        FX_TRY(fx_tensor_create(r->ctx, a->kind == FX_ARG_BOOL ? FX_BOOL : a->kind == FX_ARG_INT ? FX_I64 : FX_F64, 0, NULL, &t));
-        if (a->kind == FX_ARG_FLOAT)
-            memcpy(t.data, &a->f, sizeof a->f);
-        else if (a->kind == FX_ARG_INT)
-            memcpy(t.data, &a->i, sizeof a->i);
-        else
-            *(uint8_t *)t.data = a->b;
-        FX_PUSH(arena, *r->out, *count, *cap) = t;
-        return FX_OK;
-    }
-    default:
-        return FX_OK;
-    }
-}
-
-static fx_status run_nodes(graph_run *r)
-{
-    size_t placeholder = 0, n_out = 0, cap = 0;
-    *r->out = NULL;
-    FX_FOR_NODES(r->g, n) {
-        switch (n->opcode) {
-        case FX_PLACEHOLDER:
-            FX_TRY(run_placeholder(r, n, placeholder++));
-            break;
-        case FX_GET_ATTR:
-            FX_TRY(run_get_attr(r, n));
-            break;
-        case FX_CALL_FUNCTION:
-            FX_TRY(run_call(r, n));
-            break;
-        case FX_OUTPUT:
-            if (placeholder < r->n_in)
-                return fx_fail(r->ctx, FX_ERR_ARGUMENT, &n->loc, "expected %zu inputs, got %zu", placeholder, r->n_in);
-            if (n->args->n)
-                FX_TRY(collect(r, n, n->args->items[0], &n_out, &cap));
-            *r->n_out = n_out;
-            return FX_OK;
-        default:
-            return fx_fail(r->ctx, FX_ERR_UNSUPPORTED, &n->loc, "the interpreter does not take %s '%s'", fx_opcode_name(n->opcode),
-                           n->target);
-        }
-        heap_sweep(r->heap);
-        const value *v = &r->values[n->id];
-        if (r->opt && r->opt->after)
-            FX_TRY(r->opt->after(r->opt->user, n, v->count, v->tensors));
-        for (int i = 0; i < n->n_operands; i++)
-            if (--r->values[n->operands[i].def->id].uses == 0)
-                drop_value(r, n->operands[i].def);
-        if (!n->n_uses)
-            drop_value(r, n);
-    }
-    *r->n_out = 0;
-    return FX_OK;
-}
-
-static void free_arena(void *arg)
-{
-    fx_arena_free(arg);
-}
-
-static fx_status graph_run_protected(void *arg)
-{
-    graph_run *r = arg;
-    r->heap = heap_open(r->ctx);
-    r->arena = fx_arena_create(r->ctx);
-    fx_defer(r->ctx, free_arena, r->arena);
-    r->values = FX_NEW_ARRAY(r->arena, value, r->g->n_ids + 1);
-    r->symbols = FX_NEW_ARRAY(r->arena, int64_t, r->g->n_symbols + 1);
-    for (size_t i = 0; i < r->g->n_symbols; i++)
-        r->symbols[i] = INT64_MIN;
-    FX_FOR_NODES(r->g, n) {
-        r->values[n->id] = (value){.count = -1, .uses = n->n_uses};
-        r->copy_inputs |= fx_node_is_inplace(n);
-    }
-    return run_nodes(r);
-}
-
-fx_status fx_graph_run(fx_graph *g, size_t n_in, const fx_tensor *in, const fx_interp_options *opt, size_t *n_out, fx_tensor **out)
-{
-    size_t count = 0;
-    fx_tensor *tensors = NULL;
-    graph_run r = {.g = g, .ctx = g->ctx, .n_in = n_in, .in = in, .opt = opt, .n_out = &count, .out = &tensors};
-    FX_TRY(fx_protect(g->ctx, graph_run_protected, &r));
-    *n_out = count;
-    *out = tensors;
-    return FX_OK;
-}
-
-fx_status fx_graph_interpret(fx_graph *graph, size_t n_inputs, const fx_tensor *inputs, size_t *n_outputs, fx_tensor **outputs)
-{
-    return fx_graph_run(graph, n_inputs, inputs, NULL, n_outputs, outputs);
-}
-
 /* ---- rows that are about values rather than numbers --------------------------------------------------------------- */
 
-/* fx_graph_run takes getitem itself: tuples are not among an evaluation's operands. */
+/* The interpreter of graphs takes getitem itself: tuples are not among an evaluation's operands. */
 fx_status eval_getitem(fx_eval *c)
 {
     return fx_eval_fail(c, FX_ERR_UNSUPPORTED, "tuples are not evaluated by themselves");

@@ -601,16 +601,8 @@ struct fx_eval {
 /* The operand of schema parameter `param`; NULL when None. */
 const fx_tensor *fx_eval_input(const fx_eval *c, int param);
 
-typedef struct fx_interp_options {
-    /* Called after each node with its values (one, or several of a tuple); a status other than OK stops. */
-    fx_status (*after)(void *user, const fx_node *n, int count, const fx_tensor *values);
-    void *user;
-} fx_interp_options;
-
 /* Evaluates one node given its operands' values: constant folding uses it. */
 fx_status fx_node_eval(const fx_node *n, const fx_tensor *const *in, fx_tensor *out, int max_out, int *n_out);
-/* Runs the graph on inputs in placeholder order; outputs flat, in the order of the output node. */
-fx_status fx_graph_run(fx_graph *g, size_t n_in, const fx_tensor *in, const fx_interp_options *opt, size_t *n_out, fx_tensor **out);
 
 /* ---- print.c, table.c, parse.c: text forms ----------------------------------------------------------------- */
 

@@ -74,14 +74,35 @@ fx_status fx_infer_broadcast(const fx_infer *c, int *rank, fx_dim *dims, const f
 
 /* ---- interp.c: values --------------------------------------------------------------------------------------- */
 
+/* Memory of values: blocks, each a storage counted by the values that lie in it and freed with the last of them, so that what is live
+ * at once bounds a run's memory, not the graph. Lives in the arena; clear it before that goes. */
 typedef struct fx_heap fx_heap;
+fx_heap *fx_heap_create(fx_context *ctx, fx_arena *arena);
+void fx_heap_clear(fx_heap *h);                                      /* frees all */
+/* Frees all but what these tensors lie in, which is the caller's from now on; the peak starts anew. */
+void fx_heap_reset(fx_heap *h, size_t count, const fx_tensor *tensors);
+void fx_heap_hold(fx_heap *h, const fx_tensor *t);                   /* one value more, or less, lies where t does; others' memory: no-op */
+void fx_heap_drop(fx_heap *h, const fx_tensor *t);
+void fx_heap_sweep(fx_heap *h);                                      /* frees scratch, and results that no value took */
+size_t fx_heap_bytes(const fx_heap *h, size_t *peak);                /* of values */
 
 /* What the eval functions get: memory that is freed early, and the result's type with all sizes known. */
 typedef struct fx_eval_run {
     fx_eval base;
     fx_heap *heap;
     const fx_type *type;
+    /* An in-place call is about to write *self, which is not the heap's, or the caller's: makes it writable or refuses. NULL: refused. */
+    fx_status (*writable)(struct fx_eval_run *run, fx_tensor *self);
+    void *user;
 } fx_eval_run;
+
+/* Evaluates base.node on base.in with the types of the actual operands, so that a graph with symbolic sizes runs at any size. Results lie in
+ * the heap or are views of operands. */
+fx_status fx_eval_call(fx_eval_run *run, const fx_type *const *types);
+/* The type of a value: a tensor, or a number where its node's type (may be NULL) says so. */
+const fx_type *fx_value_type(fx_context *ctx, const fx_type *said, const fx_tensor *value);
+/* A dense copy that lives as the context does. */
+fx_status fx_tensor_copy(fx_context *ctx, const fx_tensor *t, fx_tensor *out);
 
 /* Element types are computed in three kinds: f32 (also f16, bf16), f64, and int64 (all integers, bool), then rounded
  * or wrapped to the result's dtype. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fxcc/interpreter.h"
 #include "ir/ops.h"
 
 static fx_context *ctx;
@@ -197,13 +198,15 @@ typedef struct seen {
     const char *stop;
 } seen;
 
-static fx_status note(void *user, const fx_node *n, int count, const fx_tensor *values)
+static fx_status note(void *user, fx_interpreter *in, const fx_node *n, const fx_result *value)
 {
     seen *s = user;
+    fx_result same;
     s->nodes++;
-    s->values += count;
-    for (int i = 0; i < count; i++)
-        ck_assert_ptr_nonnull(values[i].data);
+    s->values += (int)value->count;
+    for (size_t i = 0; i < value->count; i++)
+        ck_assert_ptr_nonnull(value->tensors[i].data);
+    ck_assert(n->opcode == FX_OUTPUT || (fx_interpreter_value(in, n, &same) && same.tensors == value->tensors));
     if (s->stop && !strcmp(n->name, s->stop))
         return fx_fail(ctx, FX_ERR_ARGUMENT, &n->loc, "stopped");
     return FX_OK;
@@ -215,16 +218,18 @@ START_TEST(callbacks_see_every_node)
                            "%split = call_function[aten.split.Tensor](%x, 1)\n"
                            "%a = call_function[_operator.getitem](%split, 2)\n"
                            "output((%a,))\n");
-    fx_tensor *out, x = row(4, (float[]){1, 2, 3, 4});
+    fx_tensor x = row(4, (float[]){1, 2, 3, 4});
+    const fx_tensor *out;
     size_t n;
     seen s = {0};
-    fx_interp_options opt = {.after = note, .user = &s};
-    ck_assert_int_eq(fx_graph_run(g, 1, &x, &opt, &n, &out), FX_OK);
-    ck_assert_int_eq(s.nodes, 3);
-    ck_assert_int_eq(s.values, 6);
+    fx_interpreter *in = fx_interpreter_create(g, &(fx_interpreter_options){.after = note, .user = &s});
+    ck_assert_int_eq(fx_interpreter_run(in, 1, &x, &n, &out), FX_OK);
+    ck_assert_int_eq(s.nodes, 4);
+    ck_assert_int_eq(s.values, 7);
     s = (seen){.stop = "split"};
-    ck_assert_int_eq(fx_graph_run(g, 1, &x, &opt, &n, &out), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_interpreter_run(in, 1, &x, &n, &out), FX_ERR_ARGUMENT);
     ck_assert_int_eq(s.nodes, 2);
+    fx_interpreter_free(in);
 }
 END_TEST
 

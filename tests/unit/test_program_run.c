@@ -55,7 +55,7 @@ static void compare(fx_context *ctx, fx_graph *g, const char *target, const char
             fx_tensor_set(&in[n_in], i, 2 * next_random(&state));
         n_in++;
     }
-    ck_assert_msg(fx_graph_run(g, n_in, in, NULL, &n_want, &want) == FX_OK, "%s: interpreter: %s", what, first_message(ctx));
+    ck_assert_msg(fx_graph_interpret(g, n_in, in, &n_want, &want) == FX_OK, "%s: interpreter: %s", what, first_message(ctx));
     fx_lower_options opt = {.threads = 2};
     fx_program *p;
     ck_assert_int_eq(fx_target_get(ctx, target, &opt.target), FX_OK);
