@@ -407,7 +407,7 @@ fx_node *fx_graph_output_node(const fx_graph *g)
 
 /* ---- copying ----------------------------------------------------------------------------------------------------------------- */
 
-static fx_meta *copy_meta(fx_graph *to, const fx_meta *from)
+fx_meta *fx_meta_copy(fx_graph *to, const fx_meta *from)
 {
     fx_meta *first = NULL, **end = &first;
     for (; from; from = from->next, end = &(*end)->next) {
@@ -422,7 +422,7 @@ static void copy_module(fx_graph *to, fx_module *into, const fx_module *from)
     into->class_name = from->class_name;
     into->config = from->config;
     into->body = from->body ? fx_graph_copy(from->body) : NULL;
-    into->meta = copy_meta(to, from->meta);
+    into->meta = fx_meta_copy(to, from->meta);
     for (size_t i = 0; i < from->n_attrs; i++) {
         const fx_attr *a = from->attrs[i];
         fx_attr *b = fx_attr_add(to, a->path, &a->tensor, false);
@@ -466,7 +466,7 @@ fx_graph *fx_graph_copy(const fx_graph *g)
         m->type = n->type;
         m->loc = n->loc;
         m->loc.node = m->name;
-        m->meta = copy_meta(c, n->meta);
+        m->meta = fx_meta_copy(c, n->meta);
         by_id[n->id] = m;
     }
     return c;

@@ -485,6 +485,7 @@ fx_status fx_node_erase(fx_node *n);                                  /* FX_ERR_
 void fx_node_move_before(fx_node *n, fx_node *at);                    /* at NULL: to the end */
 fx_graph *fx_graph_new(fx_context *ctx, const char *name);
 fx_graph *fx_graph_copy(const fx_graph *g);                           /* deep; module tree copied, storages shared */
+fx_meta *fx_meta_copy(fx_graph *to, const fx_meta *from);             /* the list of notes, in to's memory */
 
 fx_attr *fx_attr_find(const fx_graph *g, const char *path);           /* "layer1.0.conv1.weight" */
 /* Adds (path made unique when `fresh`) and returns the attribute; makes the modules on the way. */

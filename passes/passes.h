@@ -41,6 +41,49 @@ size_t fx_remove_dead(fx_graph *g, fx_pass_run *run);
 /* Whether nobody would notice if n were gone. */
 bool fx_is_dead(const fx_node *n);
 
+/* ---- copy.c: copies of nodes and modules between graphs -------------------------------------------------------------------------- */
+
+/* What a node becomes in arguments: a tree whose FX_ARG_NODE leaves number `nodes`. */
+typedef struct fx_stand {
+    const fx_arg *tree;
+    int n;
+    fx_node *const *nodes;
+} fx_stand;
+
+typedef struct fx_copier {
+    fx_graph *to;
+    fx_arena *scratch;
+    fx_node **node;             /* by id of the source graph's nodes: what stands for each (NULL: itself), ... */
+    const fx_stand **stand;     /* ... or a tree; either array may be NULL */
+    const fx_node *one;         /* a single node with a tree */
+    const fx_stand *one_stand;
+    const char *(*target)(void *user, const fx_node *n); /* of get_attr and call_module in the copy; NULL: as it is */
+    void *user;
+    fx_node **operands;         /* of the last fx_copier_args */
+    size_t n_operands, cap_operands;
+} fx_copier;
+
+fx_copier fx_copier_new(const fx_graph *from, fx_graph *to, fx_arena *scratch);
+/* n's arguments with what stands for its operands (an operand without is itself); the new operands are c->operands. */
+void fx_copier_args(fx_copier *c, const fx_node *n, const fx_arg **args, const fx_arg **kwargs);
+/* A copy of n at the insertion point: arguments by the copier, type, location and notes kept; it stands for n from now on. */
+fx_node *fx_copier_node(fx_copier *c, const fx_node *n, const char *name);
+
+/* What lies at and below `from` is made in graph `to` at `path` (storages are shared, so aliases stay aliases). The module or attribute must
+ * not exist there. */
+void fx_module_copy_to(fx_graph *to, const char *path, const fx_module *from);
+void fx_attr_copy_to(fx_graph *to, const char *path, const fx_attr *from);
+/* What n, a get_attr or call_module of another graph, needs is made in `to` under the same path, unless it is there. */
+void fx_copy_target(fx_graph *to, const fx_node *n);
+/* An empty graph with g's file, stage and symbols. */
+fx_graph *fx_graph_like(const fx_graph *g, const char *name);
+
+/* ---- inline.c ------------------------------------------------------------------------------------------------------------------- */
+
+/* Calls of modules that hold a graph (split, fused parts) are replaced by that graph's nodes, nested ones too; their attributes and modules
+ * move to paths below the module's ("submod_0.conv.weight"). In place; after a failure the graph is not to be used. */
+fx_status fx_inline_bodies(fx_graph *g);
+
 /* ---- legalize*.c: torch.fx's spellings become operators of op.def ------------------------------------------------------------- */
 
 /* A captured graph becomes an imported one, in place: call_module of nn classes, call_method and call_function in any spelling become calls of
