@@ -1,31 +1,22 @@
 /* lower/fold_bn.c: batch norm and other per-channel scales and shifts by constants go into the weights and bias of the
  * convolution or linear before them. Computed in double, rounded once.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <math.h>
 #include <string.h>
 
 #include "lower/rewrite.h"
+#include "passes/scaling.h"
 
-/* y[channel] = scale[channel] * x[channel] + shift[channel]; NULL: 1, 0. count 1: the same for all channels. */
-typedef struct affine {
-    int64_t count;
-    double *scale, *shift;
-} affine;
-
-static bool all_finite(const double *v, int64_t n)
+static bool is_constant(const fx_node *n, int64_t count)
 {
-    for (int64_t i = 0; v && i < n; i++)
-        if (!isfinite(v[i]))
-            return false;
-    return true;
+    return n->opcode == FX_GET_ATTR && fx_is_tensor(n) && n->type->dtype == FX_F32 && fx_type_numel(n->type) == count;
 }
 
-/* Reads a float32 constant of `count` elements as doubles; false when it is not one. */
+/* Reads a float32 constant of `count` elements as doubles; NULL when it is not one. */
 static fx_status read_constant(fx_graph *g, fx_arena *scratch, const fx_node *n, int64_t count, double **out)
 {
     fx_tensor t;
     *out = NULL;
-    if (n->opcode != FX_GET_ATTR || !fx_is_tensor(n) || n->type->dtype != FX_F32 || fx_type_numel(n->type) != count)
+    if (!is_constant(n, count))
         return FX_OK;
     FX_TRY(fx_attr_value(g, n, &t));
     double *v = FX_NEW_ARRAY(scratch, double, count + 1);
@@ -111,56 +102,33 @@ static const char *sibling_path(fx_arena *scratch, const char *path, const char 
     return fx_arena_printf(scratch, "%.*s%s", dot ? (int)(dot + 1 - path) : 0, path, name);
 }
 
-/* The weight with each output channel scaled. Output channels are dim 0, but for transposed convolutions, where dim 0
- * counts input channels of all groups and dim 1 the output channels of one. */
-static fx_status scaled_weight(fx_rw *w, const fx_node *p, const fx_node *weight, const affine *a, fx_node **out)
+static fx_status scaled_weight(fx_rw *w, const fx_node *p, const fx_node *weight, const fx_scaling *a, fx_node **out)
 {
-    fx_tensor src, dense, t;
-    int64_t sizes[FX_MAX_RANK], inner = 1;
-    int rank = fx_dims(weight, sizes);
-    FX_TRY(fx_attr_value(w->g, weight, &src));
-    FX_TRY(fx_tensor_contiguous(w->ctx, &src, &dense));
-    FX_TRY(fx_tensor_create(w->ctx, FX_F32, rank, sizes, &t));
+    fx_tensor src, t;
     bool transposed = fx_is_call(p, FX_OP_convolution) && fx_node_bool(p, 6);
-    int64_t groups = transposed ? fx_node_int(p, 8) : 1, rows = transposed ? sizes[0] * sizes[1] : sizes[0];
-    for (int i = transposed ? 2 : 1; i < rank; i++)
-        inner *= sizes[i];
-    const float *from = dense.data;
-    float *to = t.data;
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t channel = r;
-        if (transposed)
-            channel = (r / sizes[1]) / (sizes[0] / groups) * sizes[1] + r % sizes[1];
-        double scale = a->scale[a->count == 1 ? 0 : channel];
-        for (int64_t i = 0; i < inner; i++)
-            to[r * inner + i] = (float)(from[r * inner + i] * scale);
-    }
+    FX_TRY(fx_attr_value(w->g, weight, &src));
+    FX_TRY(fx_scaled_weight(w->ctx, &src, transposed, transposed ? fx_node_int(p, 8) : 1, a, &t));
     *out = new_constant(w, folded_path(w->scratch, weight->target), &t);
     return w->status;
 }
 
-static fx_status new_bias(fx_rw *w, const fx_node *weight, const fx_node *bias, int64_t channels, const affine *a, fx_node **out)
+static fx_status new_bias(fx_rw *w, const fx_node *weight, const fx_node *bias, int64_t channels, const fx_scaling *a, fx_node **out)
 {
-    fx_tensor t;
-    double *b = NULL;
+    fx_tensor src, t;
     if (bias)
-        FX_TRY(read_constant(w->g, w->scratch, bias, channels, &b));
-    FX_TRY(fx_tensor_create(w->ctx, FX_F32, 1, &channels, &t));
-    for (int64_t i = 0; i < channels; i++) {
-        int64_t c = a->count == 1 ? 0 : i;
-        ((float *)t.data)[i] = (float)((b ? b[i] : 0) * (a->scale ? a->scale[c] : 1) + (a->shift ? a->shift[c] : 0));
-    }
+        FX_TRY(fx_attr_value(w->g, bias, &src));
+    FX_TRY(fx_scaled_bias(w->ctx, bias ? &src : NULL, FX_F32, channels, a, &t));
     const char *path = bias ? folded_path(w->scratch, bias->target) : sibling_path(w->scratch, weight->target, "bias_folded");
     *out = new_constant(w, path, &t);
     return w->status;
 }
 
 /* Puts `a`, which is applied to dim `dim` of x (-1: everywhere), into what makes x; false when that cannot be. */
-static fx_status absorb(fx_lower *l, fx_node *x, int dim, const affine *a, bool *done)
+static fx_status absorb(fx_lower *l, fx_node *x, int dim, const fx_scaling *a, bool *done)
 {
     *done = false;
     fx_node *p = producer_of(x, &dim);
-    if (!p || !all_finite(a->scale, a->count) || !all_finite(a->shift, a->count))
+    if (!p || !fx_scaling_is_finite(a))
         return FX_OK;
     fx_node *weight = fx_node_input(p, 1), *bias = fx_node_input(p, 2);
     int64_t channels = fx_dim_size(p, dim);
@@ -209,7 +177,8 @@ static fx_status fold_batch_norm(fx_lower *l, fx_node *n)
 {
     fx_node *x = fx_node_input(n, 0), *gamma = fx_node_input(n, 1), *beta = fx_node_input(n, 2);
     fx_node *mean = fx_node_input(n, 3), *var = fx_node_input(n, 4), *item = NULL;
-    double eps = fx_node_float(n, 6), *g = NULL, *b = NULL, *m, *v;
+    fx_node *const numbers[] = {gamma, beta, mean, var};
+    fx_tensor t[4];
     for (fx_use *u = n->first_use, *next; u; u = next) {
         next = u->next;
         if (!fx_is_call(u->user, FX_OP_getitem))
@@ -228,19 +197,17 @@ static fx_status fold_batch_norm(fx_lower *l, fx_node *n)
     if (!item || !fx_is_tensor(x) || x->type->rank < 2 || x->type->dtype != FX_F32)
         return FX_OK;
     int64_t channels = fx_dim_size(x, 1);
-    FX_TRY(read_constant(l->graph, l->scratch, mean, channels, &m));
-    FX_TRY(read_constant(l->graph, l->scratch, var, channels, &v));
-    if (gamma)
-        FX_TRY(read_constant(l->graph, l->scratch, gamma, channels, &g));
-    if (beta)
-        FX_TRY(read_constant(l->graph, l->scratch, beta, channels, &b));
-    if (!m || !v || (gamma && !g) || (beta && !b))
-        return FX_OK;
-    affine a = { channels, FX_NEW_ARRAY(l->scratch, double, channels + 1), FX_NEW_ARRAY(l->scratch, double, channels + 1) };
-    for (int64_t i = 0; i < channels; i++) {
-        a.scale[i] = (g ? g[i] : 1) / sqrt(v[i] + eps);
-        a.shift[i] = (b ? b[i] : 0) - m[i] * a.scale[i];
+    for (int i = 0; i < 4; i++) {
+        if (numbers[i] && !is_constant(numbers[i], channels))
+            return FX_OK;
+        if (numbers[i])
+            FX_TRY(fx_attr_value(l->graph, numbers[i], &t[i]));
     }
+    if (!mean || !var)
+        return FX_OK;
+    fx_scaling a;
+    FX_TRY(fx_scaling_of_batch_norm(l->ctx, l->scratch, channels, gamma ? &t[0] : NULL, beta ? &t[1] : NULL, &t[2], &t[3],
+                                   fx_node_float(n, 6), &a));
     bool done;
     FX_TRY(absorb(l, x, 1, &a, &done));
     if (!done) {
@@ -288,7 +255,7 @@ static fx_status fold_arithmetic(fx_lower *l, fx_node *n)
     bool sum = id == FX_OP_add_Tensor || id == FX_OP_sub_Tensor, commutes = id == FX_OP_add_Tensor || id == FX_OP_mul_Tensor;
     double number, alpha = sum ? fx_node_float(n, 2) : 1;
     fx_node *x = fx_node_input(n, 0), *c = fx_node_input(n, 1);
-    affine a = { 1, NULL, NULL };
+    fx_scaling a = { 1, NULL, NULL };
     double *v = NULL;
     int dim = -1;
     if (commutes && alpha == 1 && x && c && x->opcode == FX_GET_ATTR) {
