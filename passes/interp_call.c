@@ -85,21 +85,6 @@ static uint64_t module_print(const fx_module *m, int depth)
     return h;
 }
 
-static void copy_module(fx_graph *to, const fx_module *from, int depth)
-{
-    fx_module *m = fx_module_make(to, from->path);
-    m->class_name = from->class_name;
-    m->config = from->config;
-    for (size_t i = 0; i < from->n_attrs; i++) {
-        fx_attr *a = fx_attr_add(to, from->attrs[i]->path, &from->attrs[i]->tensor, false);
-        a->is_parameter = from->attrs[i]->is_parameter;
-        a->persistent = from->attrs[i]->persistent;
-        a->type = from->attrs[i]->type;
-    }
-    for (size_t i = 0; depth < MAX_DEPTH && i < from->n_children; i++)
-        copy_module(to, from->children[i], depth + 1);
-}
-
 static bool made_from(const expansion *e, const call *c, uint64_t module)
 {
     bool same = e->target == c->n->target && e->args == c->args && e->kwargs == c->kwargs && e->module == module && e->n_types == c->count;
@@ -145,7 +130,7 @@ static fx_status legalise(const call *c, uint64_t module, expansion **out)
     g->stage = FX_STAGE_CAPTURED;
     g->file = n->graph->file;
     if (c->module)
-        copy_module(g, c->module, 0);
+        fx_module_copy_to(g, c->module->path, c->module);
     for (int i = 0; i < c->count; i++) {
         operands[i] = fx_node_new(g, FX_PLACEHOLDER, "value", NULL, NULL, 0, NULL, NULL);
         operands[i]->type = e->types[i] = c->values[i]->type;
@@ -266,6 +251,8 @@ static fx_status run_body(fx_run_frame *f, const call *c)
         FX_TRY(value_of_arg(c, c->kwargs->items[i], &given[at]));
         inputs[at] = &given[at];
     }
+    while (n_inputs && !inputs[n_inputs - 1])
+        n_inputs--;
     fx_run_frame inner = {.g = body, .attrs = body, .inputs = inputs, .n_inputs = n_inputs};
     FX_TRY(fx_run_enter(in, &inner, c->n));
     const fx_node *output = fx_graph_output_node(body);
@@ -277,6 +264,39 @@ static fx_status run_body(fx_run_frame *f, const call *c)
     return FX_OK;
 }
 
+/* An index or slice of a tuple that holds tensors: what Python gives for the same of its positions. */
+static fx_status tuple_item(const call *c, fx_run_value *out)
+{
+    fx_interpreter *in = c->in;
+    const fx_run_value *v = c->values[c->args->items[0]->i];
+    const fx_arg **positions = FX_NEW_ARRAY(in->run, const fx_arg *, v->count + 1), *picked = NULL;
+    for (int i = 0; i < v->count; i++)
+        positions[i] = fx_arg_int(in->ctx, i);
+    const fx_arg *both[] = {fx_arg_seq(in->ctx, FX_ARG_TUPLE, v->count, positions), c->args->items[1]};
+    FX_TRY(fx_run_python(in, c->n, fx_arg_seq(in->ctx, FX_ARG_TUPLE, 2, both), c->kwargs, c->values, &picked));
+    if (!picked)
+        return fx_fail(in->ctx, FX_ERR_TYPE, &c->n->loc, "%s: expected an index or a slice of a tuple, got %s", c->n->target,
+                       fx_arg_kind_name(both[1]->kind));
+    if (picked->kind == FX_ARG_INT) {
+        fx_run_take(in, out, v->type->items[picked->i], 1, &v->tensors[picked->i]);
+        return FX_OK;
+    }
+    fx_tensor *tensors = FX_NEW_ARRAY(in->run, fx_tensor, picked->n + 1);
+    const fx_type **types = FX_NEW_ARRAY(in->run, const fx_type *, picked->n + 1);
+    for (int i = 0; i < picked->n; i++) {
+        tensors[i] = v->tensors[picked->items[i]->i];
+        types[i] = v->type->items[picked->items[i]->i];
+    }
+    fx_run_take(in, out, fx_type_tuple(in->ctx, picked->n, types), picked->n, tensors);
+    return FX_OK;
+}
+
+static bool is_tuple_item(const call *c)
+{
+    return c->n->op && c->n->op->id == FX_OP_getitem && c->args->n == 2 && c->args->items[0]->kind == FX_ARG_NODE &&
+           c->values[c->args->items[0]->i]->type->kind == FX_TYPE_TUPLE;
+}
+
 fx_status fx_run_call(fx_interpreter *in, fx_run_frame *f, const fx_node *n)
 {
     call c;
@@ -284,6 +304,8 @@ fx_status fx_run_call(fx_interpreter *in, fx_run_frame *f, const fx_node *n)
     FX_TRY(read_call(in, f, n, &c));
     if (c.module && c.module->body)
         return run_body(f, &c);
+    if (is_tuple_item(&c))
+        return tuple_item(&c, &f->values[n->id]);
     FX_TRY(fx_run_python(in, n, c.args, c.kwargs, c.values, &constant));
     if (constant) {
         if (fx_run_constant(in, constant, &f->values[n->id]))
