@@ -14,6 +14,7 @@
 
 int cmd_compile(int argc, char **argv);
 int cmd_show(int argc, char **argv);
+int cmd_opt(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_passes(int argc, char **argv);

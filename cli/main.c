@@ -13,9 +13,10 @@ static const struct {
 } commands[] = {
     {"compile", cmd_compile, "fxcc compile", "a model to C sources"},
     {"show", cmd_show, "fxcc show", "a model as a table, as text or as a picture"},
+    {"opt", cmd_opt, "fxcc opt", "run passes over a model's graph: a model to a model"},
     {"run", cmd_run, "fxcc run", "run a model with the reference interpreter"},
     {"check", cmd_check, "fxcc check", "emit, build and run a model's C and compare it with a reference"},
-    {"passes", cmd_passes, "fxcc passes", "list the passes of lowering"},
+    {"passes", cmd_passes, "fxcc passes", "list the passes over graphs and those of lowering"},
     {"target", cmd_target, "fxcc target", "tell what a target stands for"},
 };
 
@@ -50,5 +51,5 @@ int main(int argc, char **argv)
             argv[1] = (char *)commands[i].full_name;
             return commands[i].run(argc - 1, argv + 1);
         }
-    return complain("fxcc", "expected a command (compile, show, run, check, passes, target), got '%s'; see 'fxcc --help'", word);
+    return complain("fxcc", "expected a command (compile, show, opt, run, check, passes, target), got '%s'; see 'fxcc --help'", word);
 }

@@ -21,7 +21,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FXCC = os.environ.get("FXCC") or str(ROOT / "build" / "release" / "bin" / "fxcc")
 DIGITS = ROOT / "examples" / "digits" / "digits.pt2"
-COMMANDS = ["compile", "show", "run", "check", "passes", "target"]
+COMMANDS = ["compile", "show", "opt", "run", "check", "passes", "target"]
 
 
 def fxcc(*argv, **kwargs):
@@ -157,7 +157,7 @@ class Looking(Case):
         self.assertIn("conv2d", self.ok("show", "--program", DIGITS))
 
     def test_passes(self):
-        names = [line.split()[0] for line in self.ok("passes").splitlines()]
+        names = [line.split()[0] for line in self.ok("passes", "--lowering").splitlines()]
         self.assertIn("memory", names)
         for name in names:
             self.assertTrue(self.ok("compile", DIGITS, f"--stop-after={name}", f"--dump-after={name}"), name)
@@ -165,6 +165,14 @@ class Looking(Case):
         text = self.ok("compile", DIGITS, "-o", self.dir / "out", "--time-passes")
         for name in names:
             self.assertIn(name, text)
+
+    def test_passes_of_graphs(self):
+        names = self.ok("passes", "--graph").split()
+        self.assertIn("eliminate_dead_code", names)
+        text = self.ok("passes")
+        for name in names:
+            self.assertRegex(text, rf"(?m)^  {name} +\S")
+        self.assertIn("memory", text)
 
     def test_stop_emits_nothing(self):
         self.ok("compile", DIGITS, "-o", self.dir / "out", "--stop-after=fold")
