@@ -41,6 +41,13 @@ size_t fx_remove_dead(fx_graph *g, fx_pass_run *run);
 /* Whether nobody would notice if n were gone. */
 bool fx_is_dead(const fx_node *n);
 
+/* ---- normalize.c --------------------------------------------------------------------------------------------------------------------- */
+
+/* "aten.add_.Tensor" for "aten.add.Tensor"; NULL when its name has no overload. */
+const char *fx_op_inplace_name(fx_context *ctx, const fx_op *op);
+/* The node becomes a call of call->op with these arguments, whose operand numbers are the node's. Its type stays. */
+void fx_node_become_call(fx_node *n, const fx_call_args *call);
+
 /* ---- copy.c: copies of nodes and modules between graphs -------------------------------------------------------------------------- */
 
 /* What a node becomes in arguments: a tree whose FX_ARG_NODE leaves number `nodes`. */
