@@ -120,7 +120,7 @@ enum { MAX_PARAMS = sizeof((fx_call_args *)0)->args / sizeof(fx_arg *) };
 /* What does not fit goes to fail(), which is quiet while overloads are tried. */
 typedef struct attempt {
     const fx_node *n;
-    bool quiet;
+    bool quiet, typed; /* typed: nodes must be of the parameters' kinds */
 } attempt;
 
 static fx_status fail(const attempt *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -137,11 +137,23 @@ static fx_status fail(const attempt *t, const char *fmt, ...)
     return fx_fail(ctx, FX_ERR_TYPE, &t->n->loc, "%s", text);
 }
 
+/* What a node in the place of a parameter must be, where its type is known: tensors are no numbers. Only overloads are told apart so. */
+static bool has_kind(const fx_node *n, const fx_param *p, const fx_arg *v)
+{
+    const fx_type *t = v->kind == FX_ARG_NODE && v->i < n->n_operands ? n->operands[v->i].def->type : NULL;
+    if (!t || t->kind == FX_TYPE_OTHER)
+        return true;
+    if (p->kind == FX_PARAM_TENSOR)
+        return t->kind == FX_TYPE_TENSOR;
+    bool number = p->kind == FX_PARAM_SCALAR || p->kind == FX_PARAM_INT || p->kind == FX_PARAM_FLOAT || p->kind == FX_PARAM_BOOL;
+    return !number || t->kind != FX_TYPE_TENSOR;
+}
+
 /* Python's methods take a list's numbers one by one too: x.view(2, 3), x.permute(0, 2, 1). */
 static bool takes_varargs(const fx_node *n, const fx_schema *s)
 {
-    return n->opcode == FX_CALL_METHOD && s->n > 1 && s->params[1].kind == FX_PARAM_INTS && n->args->n > 2 &&
-           n->args->items[1]->kind != FX_ARG_LIST && n->args->items[1]->kind != FX_ARG_TUPLE;
+    return n->opcode == FX_CALL_METHOD && s->n > 1 && s->params[1].kind == FX_PARAM_INTS && (s->n == 2 || s->params[2].keyword_only) &&
+           n->args->n > 1 && !is_sequence(n->args->items[1]) && n->args->items[1]->kind != FX_ARG_DTYPE;
 }
 
 static fx_status fit(const attempt *t, fx_call_args *out)
@@ -179,6 +191,10 @@ static fx_status fit(const attempt *t, fx_call_args *out)
         value[i] = value[i] ? fx_param_convert(ctx, out->op, i, value[i], &got) : p->def;
         if (value[i] && i == 0 && value[i]->kind != FX_ARG_NODE && out->inplace)
             value[i] = NULL; /* a number cannot be written to */
+        if (value[i] && t->typed && !has_kind(n, p, value[i])) {
+            value[i] = NULL;
+            got = p->kind == FX_PARAM_TENSOR ? "a node that is no tensor" : "a tensor";
+        }
         if (!value[i])
             return fail(t, "argument '%s' of %s: expected %s, got %s", p->name, target, p->type, got);
     }
@@ -190,7 +206,7 @@ fx_status fx_node_normalize(fx_node *n)
     if (!n->op)
         return FX_OK;
     fx_context *ctx = n->graph->ctx;
-    attempt t = {n, false};
+    attempt t = {n, false, false};
     fx_call_args v = {.op = n->op, .inplace = fx_node_is_inplace(n)};
     FX_TRY(fit(&t, &v));
     const fx_arg *args = fx_arg_seq(ctx, FX_ARG_TUPLE, v.n, v.args);
@@ -235,7 +251,7 @@ static bool may_be_overloaded(const fx_node *n)
 
 bool fx_call_view(const fx_node *n, fx_call_args *out)
 {
-    attempt t = {n, true};
+    attempt t = {n, true, may_be_overloaded(n)};
     const fx_op *op = out->op = fx_node_row(n, &out->inplace);
     if (!op)
         return false;
@@ -257,6 +273,6 @@ fx_status fx_call_check(const fx_node *n, fx_call_args *out)
         return FX_OK;
     if (!out->op)
         return fx_fail(n->graph->ctx, FX_ERR_UNSUPPORTED, &n->loc, "'%s' is no known operator", n->target);
-    attempt t = {n, false};
+    attempt t = {n, false, may_be_overloaded(n)};
     return fit(&t, out);
 }

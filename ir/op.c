@@ -87,6 +87,12 @@ const fx_op *fx_op_find(const char *target, bool *inplace)
     *inplace = false;
     if (strlen(target) > NAME_MAX_LENGTH)
         return NULL;
+    if (starts(target, "torch.Tensor."))
+        target += strlen("torch.");
+    if (starts(target, "operator.")) { /* CPython's own name of the module is "_operator" */
+        snprintf(full, sizeof full, "_%s", target);
+        return fx_op_find(full, inplace);
+    }
     if (starts(target, "Tensor."))
         return find_method(target + strlen("Tensor."), inplace);
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
@@ -109,6 +115,12 @@ const fx_op *fx_op_find(const char *target, bool *inplace)
     if (!op && functional_name(full, functional, sizeof functional)) {
         op = row_named(functional);
         *inplace = op != NULL;
+    }
+    /* A function all of whose rows are overloads: torch.masked_fill. Which one the arguments tell (fx_call_view). */
+    if (!op && starts(target, "torch.") && !strchr(target + strlen("torch."), '.')) {
+        snprintf(full, sizeof full, "aten.%s.", target + strlen("torch."));
+        for (int i = 1; i < FX_OP_COUNT && !op; i++)
+            op = starts(fx_ops[i].name, full) ? &fx_ops[i] : NULL;
     }
     return op;
 }

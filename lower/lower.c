@@ -2,6 +2,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "lower/lower.h"
+#include "passes/passes.h"
 
 #include <string.h>
 #include <time.h>
@@ -119,6 +120,11 @@ static fx_status run_pass(fx_lower *l, const pass *p)
     return status;
 }
 
+fx_status fx_pass_legalize(fx_lower *l)
+{
+    return fx_legalize(l->graph);
+}
+
 fx_status fx_lower_run(fx_graph *g, const fx_lower_options *opt, fx_program **out)
 {
     fx_context *ctx = g->ctx;
@@ -129,8 +135,9 @@ fx_status fx_lower_run(fx_graph *g, const fx_lower_options *opt, fx_program **ou
     if (out)
         *out = NULL;
     for (size_t i = 0; i < N_PASSES; i++) {
+        bool past = passes[i].requires == FX_STAGE_CAPTURED && g->stage != FX_STAGE_CAPTURED; /* torch.export's graphs are legal */
         l.scratch = fx_arena_create(ctx);
-        fx_status status = run_pass(&l, &passes[i]);
+        fx_status status = past ? FX_OK : run_pass(&l, &passes[i]);
         fx_arena_free(l.scratch);
         FX_TRY(status);
         if (opt->stop_after && !strcmp(opt->stop_after, passes[i].name))

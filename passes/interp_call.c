@@ -115,8 +115,6 @@ static fx_status legalise(const call *c, uint64_t module, expansion **out)
 {
     fx_interpreter *in = c->in;
     const fx_node *n = c->n;
-    if (!fx_legalize_node)
-        return fx_fail(in->ctx, FX_ERR_UNSUPPORTED, &n->loc, "the interpreter does not take %s '%s'", fx_opcode_name(n->opcode), n->target);
     fx_graph *g = fx_graph_new(in->ctx, n->graph->name);
     expansion *e = FX_NEW(g->arena, expansion);
     fx_node **operands = FX_NEW_ARRAY(g->arena, fx_node *, c->count + 1);

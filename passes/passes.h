@@ -100,6 +100,6 @@ fx_status fx_legalize(fx_graph *g);
 
 /* One node of a captured graph, whose operands are typed: the calls it stands for are created before it, its uses moved, it is erased. *out is
  * what stands for it (it itself when it needed no change). */
-fx_status fx_legalize_node(fx_node *n, fx_node **out) __attribute__((weak));
+fx_status fx_legalize_node(fx_node *n, fx_node **out);
 
 #endif
