@@ -214,15 +214,7 @@ fx_status fx_graph_output_shape(const fx_graph *graph, size_t i, fx_tensor *out)
     return FX_OK;
 }
 
-const char *fx_node_module(const fx_node *node)
-{
-    return node->loc.module;
-}
 
-const char *fx_node_frame(const fx_node *node)
-{
-    return node->loc.frame;
-}
 
 bool fx_node_is_tensor(const fx_node *node)
 {

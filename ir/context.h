@@ -47,10 +47,52 @@ typedef struct fx_frame {
 typedef struct fx_target_info {
     const fx_op *op;
     bool inplace;
-    const char *base; /* of names of calls: "conv2d"; set by graph.c */
+    bool reserved;    /* base is: see naming.c */
+    uint16_t effects; /* effect.c's; 0: not found out yet */
+    int8_t inplace_argument, training_argument;
+    const char *base; /* of names of calls: "conv2d"; set by naming.c */
 } fx_target_info;
 
 fx_target_info *fx_target_lookup(fx_context *ctx, const char *interned);
+fx_target_info *fx_method_lookup(fx_context *ctx, const char *interned); /* of a call_method: of "Tensor.NAME" */
+
+/* value.c: fx_values of one node, or of settings (graph NULL: no nodes), become templates; nodes gets the operands in order. Nodes are
+ * checked to be of the graph; messages are about loc. */
+typedef struct fx_values {
+    fx_context *ctx;
+    fx_graph *graph;
+    const fx_loc *loc;
+    size_t n, cap;
+    fx_node **nodes, *small[16];
+} fx_values;
+void fx_values_begin(fx_values *v, fx_context *ctx, fx_graph *g, const fx_loc *loc);
+fx_status fx_values_add(fx_values *v, const fx_value *value, const fx_arg **out);
+fx_status fx_values_tuple(fx_values *v, int n, const fx_value *items, const fx_arg **out);
+fx_status fx_values_dict(fx_values *v, int n, const char *const *keys, const fx_value *items, const fx_arg **out);
+/* Whether n can be used in g; role names it in the message: "an argument". */
+fx_status fx_node_check(fx_context *ctx, const fx_graph *g, const fx_node *n, const fx_loc *loc, const char *role);
+/* The text of fx_put_double into buf; returns it. */
+const char *fx_double_text(double v, char buf[64]);
+
+/* naming.c: a name found for a new node, not yet taken. Making it does all that may run out of memory, taking it cannot fail. */
+typedef struct fx_name {
+    const char *name, *base;
+    uintptr_t num;
+} fx_name;
+/* given: the name wished for, else made from the interned target. keep: a builtin's name is kept (a file's), as long as it is no keyword. */
+fx_name fx_name_make(fx_graph *g, fx_opcode opcode, const char *target, const char *given, bool keep);
+void fx_name_take(fx_graph *g, const fx_name *name, fx_node *n);
+
+/* fx_node_new; keep as in fx_name_make. */
+fx_node *fx_node_make(fx_graph *g, fx_opcode opcode, const char *target, const fx_arg *args, const fx_arg *kwargs, int n_operands,
+                      fx_node *const *operands, const char *name, bool keep);
+
+/* A copy of n in g with these operands, its type, place and notes; subgraphs are copied when g is another graph. */
+fx_node *fx_node_clone(fx_graph *g, const fx_node *n, fx_node *const *operands, const char *name, bool keep);
+
+/* Notes, also of modules. */
+fx_status fx_meta_set(fx_context *ctx, fx_arena *arena, const fx_loc *loc, fx_meta **list, const char *key, const fx_value *v);
+const fx_arg *fx_meta_get(const fx_meta *list, const char *key); /* NULL when absent */
 
 struct fx_context {
     void *(*alloc)(void *user, size_t size); /* zeroed */
@@ -69,7 +111,8 @@ struct fx_context {
     fx_storage *storages;
     const fx_schema *schemas[FX_OP_COUNT];
     const fx_schema *class_schemas[FX_MODULE_COUNT];
-    fx_map targets;   /* interned target -> fx_target_info */
+    fx_map targets, methods; /* interned target -> fx_target_info */
+    fx_map classes;   /* interned class name -> fx_class, fx_classes[0] for none */
     const fx_arg *empty_tuple, *empty_dict; /* of most nodes */
 };
 

@@ -7,156 +7,6 @@
 
 #include "ir/context.h"
 
-/* ---- names: FX's rules --------------------------------------------------------------------------------------------- */
-
-static bool in_list(const char *name, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(name, list[i]) == 0)
-            return true;
-    return false;
-}
-
-/* Python's keywords can be no node's name; its builtins are not given to nodes by us, as in FX, but kept when a file does. */
-static bool is_reserved(const char *name, bool given)
-{
-    static const char *const keywords[] = {"False", "None", "True", "and", "as", "assert", "async", "await", "break", "class",
-        "continue", "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",
-        "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield"};
-    static const char *const builtins[] = {"abs", "all", "any", "ascii", "bin", "bool", "breakpoint", "bytearray", "bytes",
-        "callable", "chr", "classmethod", "compile", "complex", "copyright", "credits", "delattr", "dict", "dir", "divmod",
-        "enumerate", "eval", "exec", "exit", "filter", "float", "format", "frozenset", "getattr", "globals", "hasattr", "hash",
-        "help", "hex", "id", "input", "int", "isinstance", "issubclass", "iter", "len", "license", "list", "locals", "map", "max",
-        "memoryview", "min", "next", "object", "oct", "open", "ord", "pow", "print", "property", "quit", "range", "repr",
-        "reversed", "round", "set", "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "vars",
-        "zip", "device", "dtype", "inf", "nan", "torch", "fx_pytree", "pytree"};
-    return in_list(name, keywords, sizeof keywords / sizeof *keywords) ||
-           (!given && in_list(name, builtins, sizeof builtins / sizeof *builtins));
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_word(char c)
-{
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-/* A Python identifier from any text: each run of illegal bytes becomes "_". */
-static const char *identifier(fx_context *ctx, const char *text)
-{
-    size_t n = strlen(text), k = 0;
-    char small[256], *out = n + 2 <= sizeof small ? small : fx_arena_alloc(ctx->arena, n + 2);
-    if (is_digit(*text))
-        out[k++] = '_';
-    for (const char *p = text; *p; p++) {
-        if (is_word(*p))
-            out[k++] = *p;
-        else if (p == text || is_word(p[-1]))
-            out[k++] = '_';
-    }
-    return k == 0 ? fx_intern(ctx, "_unnamed") : fx_intern_n(ctx, out, k);
-}
-
-/* "base_num", interned. The most common formatting there is, so not by printf. */
-static const char *numbered_name(fx_context *ctx, const char *base, uintptr_t num)
-{
-    char buf[256], *p = buf + sizeof buf;
-    size_t n = strlen(base);
-    if (n > sizeof buf - 24)
-        return fx_intern_f(ctx, "%s_%zu", base, (size_t)num);
-    do
-        *--p = (char)('0' + num % 10);
-    while (num /= 10);
-    *--p = '_';
-    p -= n;
-    memcpy(p, base, n);
-    return fx_intern_n(ctx, p, (size_t)(buf + sizeof buf - p));
-}
-
-/* FX's _Namespace.create_name: the candidate (an interned identifier) if it is free, else its base with the next number. */
-static const char *unique_name(fx_graph *g, const char *name, bool given)
-{
-    size_t n = strlen(name), end = n;
-    while (end > 0 && is_digit(name[end - 1]))
-        end--;
-    uintptr_t num = 0;
-    bool numbered = end < n && n - end <= 9 && end > 1 && name[end - 1] == '_';
-    const char *base = numbered ? fx_intern_n(g->ctx, name, end - 1) : name;
-    for (size_t i = end; numbered && i < n; i++)
-        num = num * 10 + (uintptr_t)(name[i] - '0');
-    bool taken = fx_map_get(&g->by_name, name) != NULL;
-    if (!numbered || taken) {
-        num = (uintptr_t)fx_map_get(&g->name_counts, base);
-        taken = taken || is_reserved(name, given);
-    }
-    while (taken) {
-        name = numbered_name(g->ctx, base, ++num);
-        taken = fx_map_get(&g->by_name, name) != NULL;
-    }
-    if (num)
-        fx_map_put(g->arena, &g->name_counts, base, (void *)num);
-    return name;
-}
-
-/* A name from a target: the function's ("aten.relu_.default" -> "relu_", "_operator.mul" -> "mul"), or the whole path of a
- * module or attribute; lower case with "_" before capitals. */
-static const char *name_of_target(fx_context *ctx, fx_opcode opcode, const char *target)
-{
-    const char *p = target;
-    size_t n = strlen(p);
-    if (opcode == FX_CALL_FUNCTION) {
-        const char *const spaces[] = {"torch.ops.aten.", "aten."};
-        bool packet = false;
-        for (size_t i = 0; i < 2 && !packet; i++)
-            if (strncmp(p, spaces[i], strlen(spaces[i])) == 0) {
-                p += strlen(spaces[i]);
-                n = strcspn(p, ".");
-                packet = true;
-            }
-        const char *dot = packet ? NULL : strrchr(p, '.');
-        if (dot && dot[1]) {
-            p = dot + 1;
-            n = strlen(p);
-        }
-    }
-    if (n > 4 && strncmp(p, "__", 2) == 0 && strncmp(p + n - 2, "__", 2) == 0) {
-        p += 2;
-        n -= 4;
-    }
-    if (n > 2000)
-        n = 2000;
-    char small[256], *out = 2 * n < sizeof small ? small : fx_arena_alloc(ctx->arena, 2 * n + 1);
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++) {
-        bool capital = p[i] >= 'A' && p[i] <= 'Z';
-        if (capital && i > 0 && p[i - 1] >= 'a' && p[i - 1] <= 'z')
-            out[k++] = '_';
-        out[k++] = capital ? (char)(p[i] - 'A' + 'a') : p[i];
-    }
-    out[k] = '\0';
-    return identifier(ctx, out);
-}
-
-static const char *name_of(fx_graph *g, const fx_node *n, const char *given)
-{
-    if (given)
-        return unique_name(g, identifier(g->ctx, given), true);
-    if (n->opcode != FX_CALL_FUNCTION)
-        return unique_name(g, name_of_target(g->ctx, n->opcode, n->target), false);
-    fx_target_info *info = fx_target_lookup(g->ctx, n->target);
-    if (!info->base)
-        info->base = name_of_target(g->ctx, FX_CALL_FUNCTION, n->target);
-    return unique_name(g, info->base, false);
-}
-
-fx_node *fx_graph_find_node(const fx_graph *g, const char *name)
-{
-    return fx_map_get(&g->by_name, fx_intern(g->ctx, name));
-}
-
 /* ---- operands and uses ------------------------------------------------------------------------------------------------ */
 
 static void link_use(fx_use *u, fx_node *def, fx_node *user)
@@ -217,45 +67,57 @@ static const fx_arg *renumber(void *user, const fx_arg *leaf)
     return fx_arg_operand(w->ctx, (int)w->n++);
 }
 
-static void set_operands(fx_node *n, const fx_arg *args, const fx_arg *kwargs, int n_operands, fx_node *const *operands)
+/* New arguments of a node, with all done that may run out of memory. */
+typedef struct plan {
+    const fx_arg *args, *kwargs;
+    int count;
+    fx_node **defs, *small[16];
+} plan;
+
+static void make_plan(fx_graph *g, const fx_arg *args, const fx_arg *kwargs, int n_operands, fx_node *const *operands, plan *p)
 {
-    fx_graph *g = n->graph;
     fx_context *ctx = g->ctx;
-    if (!args)
-        args = ctx->empty_tuple;
-    if (!kwargs)
-        kwargs = ctx->empty_dict;
+    p->args = args ? args : ctx->empty_tuple;
+    p->kwargs = kwargs ? kwargs : ctx->empty_dict;
     walk w = {.ctx = ctx, .in_order = true, .from = operands, .n_from = n_operands};
-    fx_arg_operands(args, count_operand, &w);
-    fx_arg_operands(kwargs, count_operand, &w);
-    int count = (int)w.n;
-    /* Taken aside first: `operands` may be read from the very array that is overwritten below. */
-    fx_node *small[16], **defs = w.to = count <= 16 ? small : FX_NEW_ARRAY(g->arena, fx_node *, count);
-    bool direct = w.in_order && count <= n_operands;
-    for (int i = 0; direct && i < count; i++) {
-        defs[i] = operands[i];
+    fx_arg_operands(p->args, count_operand, &w);
+    if (p->kwargs->n)
+        fx_arg_operands(p->kwargs, count_operand, &w);
+    p->count = (int)w.n;
+    /* Taken aside: `operands` may be read from the very array that is overwritten later. */
+    p->defs = w.to = p->count <= 16 ? p->small : FX_NEW_ARRAY(g->arena, fx_node *, p->count);
+    bool direct = w.in_order && p->count <= n_operands;
+    for (int i = 0; direct && i < p->count; i++) {
+        p->defs[i] = operands[i];
         direct = operands[i] != NULL;
     }
     if (!direct) {
         w.n = 0;
-        args = fx_arg_map(ctx, args, renumber, &w);
-        kwargs = fx_arg_map(ctx, kwargs, renumber, &w);
-        count = (int)w.n;
+        p->args = fx_arg_map(ctx, p->args, renumber, &w);
+        p->kwargs = fx_arg_map(ctx, p->kwargs, renumber, &w);
+        p->count = (int)w.n;
     }
-    fx_use *array = count > n->n_operands ? FX_NEW_ARRAY(g->arena, fx_use, count) : n->operands;
-    for (int i = 0; i < n->n_operands; i++)
-        unlink_use(&n->operands[i]);
-    n->args = args;
-    n->kwargs = kwargs;
+}
+
+static void carry_out(fx_node *n, const plan *p, fx_use *array)
+{
+    n->args = p->args;
+    n->kwargs = p->kwargs;
     n->operands = array;
-    n->n_operands = count;
-    for (int i = 0; i < count; i++)
-        link_use(&array[i], defs[i], n);
+    n->n_operands = p->count;
+    for (int i = 0; i < p->count; i++)
+        link_use(&array[i], p->defs[i], n);
 }
 
 void fx_node_assign(fx_node *n, const fx_arg *args, const fx_arg *kwargs, int n_operands, fx_node *const *operands)
 {
-    set_operands(n, args, kwargs, n_operands, operands);
+    fx_graph *g = n->graph;
+    plan p;
+    make_plan(g, args, kwargs, n_operands, operands, &p);
+    fx_use *array = p.count > n->n_operands ? FX_NEW_ARRAY(g->arena, fx_use, p.count) : n->operands;
+    for (int i = 0; i < n->n_operands; i++)
+        unlink_use(&n->operands[i]);
+    carry_out(n, &p, array);
     n->type = NULL;
 }
 
@@ -324,23 +186,39 @@ static void take_out(fx_node *n)
         g->insert_before = n->next;
 }
 
-fx_node *fx_node_new(fx_graph *g, fx_opcode opcode, const char *target, const fx_arg *args, const fx_arg *kwargs,
-                     int n_operands, fx_node *const *operands, const char *name)
+/* A node and room for its uses behind it. */
+static fx_node *allocate(fx_graph *g, int n_operands)
 {
-    fx_node *n = FX_NEW(g->arena, fx_node);
+    return fx_arena_alloc(g->arena, sizeof(fx_node) + (size_t)n_operands * sizeof(fx_use));
+}
+
+/* All that may run out of memory comes first: the graph is then changed as a whole. */
+fx_node *fx_node_make(fx_graph *g, fx_opcode opcode, const char *target, const fx_arg *args, const fx_arg *kwargs, int n_operands,
+                      fx_node *const *operands, const char *name, bool keep)
+{
+    plan p;
+    target = fx_intern(g->ctx, target);
+    const fx_op *op = opcode == FX_CALL_FUNCTION ? fx_target_lookup(g->ctx, target)->op : NULL;
+    make_plan(g, args, kwargs, n_operands, operands, &p);
+    fx_node *n = allocate(g, p.count);
+    fx_name made = fx_name_make(g, opcode, target, name, keep);
     n->graph = g;
     n->opcode = (uint8_t)opcode;
-    n->target = fx_intern(g->ctx, target);
-    if (opcode == FX_CALL_FUNCTION)
-        n->op = fx_target_lookup(g->ctx, n->target)->op;
-    set_operands(n, args, kwargs, n_operands, operands);
-    n->name = name_of(g, n, name);
-    fx_map_put(g->arena, &g->by_name, n->name, n);
-    n->loc = (fx_loc){.file = g->file, .node = n->name};
+    n->target = target;
+    n->op = op;
+    n->loc.file = g->file;
+    fx_name_take(g, &made, n);
+    carry_out(n, &p, p.count ? (fx_use *)(n + 1) : NULL);
     n->id = g->n_ids++;
     g->n_nodes++;
     insert_before(n, g->insert_before);
     return n;
+}
+
+fx_node *fx_node_new(fx_graph *g, fx_opcode opcode, const char *target, const fx_arg *args, const fx_arg *kwargs,
+                     int n_operands, fx_node *const *operands, const char *name)
+{
+    return fx_node_make(g, opcode, target, args, kwargs, n_operands, operands, name, true);
 }
 
 fx_status fx_node_erase(fx_node *n)
@@ -397,14 +275,6 @@ fx_graph *fx_graph_new(fx_context *ctx, const char *name)
     return g;
 }
 
-fx_node *fx_graph_output_node(const fx_graph *g)
-{
-    for (fx_node *n = g->last; n; n = n->prev)
-        if (n->opcode == FX_OUTPUT)
-            return n;
-    return NULL;
-}
-
 /* ---- copying ----------------------------------------------------------------------------------------------------------------- */
 
 fx_meta *fx_meta_copy(fx_graph *to, const fx_meta *from)
@@ -417,8 +287,9 @@ fx_meta *fx_meta_copy(fx_graph *to, const fx_meta *from)
     return first;
 }
 
-static void copy_module(fx_graph *to, fx_module *into, const fx_module *from)
+static void copy_module(fx_graph *to, const fx_module *from)
 {
+    fx_module *into = fx_module_make(to, from->path);
     into->class_name = from->class_name;
     into->config = from->config;
     into->body = from->body ? fx_graph_copy(from->body) : NULL;
@@ -431,14 +302,48 @@ static void copy_module(fx_graph *to, fx_module *into, const fx_module *from)
         b->hash = a->hash;
         b->type = a->type;
     }
-    for (size_t i = 0; i < from->n_children; i++)
-        copy_module(to, fx_module_make(to, from->children[i]->path), from->children[i]);
 }
 
 /* Subgraphs of control flow are part of the graph. */
 static const fx_arg *copy_subgraph(void *user, const fx_arg *leaf)
 {
     return leaf->kind == FX_ARG_GRAPH ? fx_arg_graph(user, fx_graph_copy(leaf->graph)) : leaf;
+}
+
+fx_node *fx_node_clone(fx_graph *g, const fx_node *n, fx_node *const *operands, const char *name, bool keep)
+{
+    const fx_arg *args = n->args, *kwargs = n->kwargs;
+    if (g != n->graph) {
+        args = fx_arg_map(g->ctx, args, copy_subgraph, g->ctx);
+        kwargs = fx_arg_map(g->ctx, kwargs, copy_subgraph, g->ctx);
+    }
+    fx_meta *meta = fx_meta_copy(g, n->meta);
+    fx_node *m = fx_node_make(g, n->opcode, n->target, args, kwargs, n->n_operands, operands, name, keep);
+    m->meta = meta;
+    m->op = n->op;
+    m->type = n->type;
+    m->loc = n->loc;
+    m->loc.node = m->name;
+    return m;
+}
+
+/* Names and templates are shared with the original, so that nodes are copied without looking anything up. */
+static fx_node *duplicate(fx_graph *c, const fx_node *n, fx_node *const *by_id)
+{
+    fx_node *m = allocate(c, n->n_operands);
+    fx_use *uses = n->n_operands ? (fx_use *)(m + 1) : NULL;
+    *m = (fx_node){.graph = c, .opcode = n->opcode, .name = n->name, .target = n->target, .op = n->op, .type = n->type, .loc = n->loc};
+    m->args = fx_arg_map(c->ctx, n->args, copy_subgraph, c->ctx);
+    m->kwargs = n->kwargs->n ? fx_arg_map(c->ctx, n->kwargs, copy_subgraph, c->ctx) : n->kwargs;
+    m->meta = fx_meta_copy(c, n->meta);
+    m->operands = uses;
+    m->n_operands = n->n_operands;
+    for (int i = 0; i < n->n_operands; i++)
+        link_use(&uses[i], by_id[n->operands[i].def->id], m);
+    m->id = c->n_ids++;
+    c->n_nodes++;
+    insert_before(m, NULL);
+    return m;
 }
 
 fx_graph *fx_graph_copy(const fx_graph *g)
@@ -451,61 +356,16 @@ fx_graph *fx_graph_copy(const fx_graph *g)
     c->out_tree = g->out_tree;
     c->symbols = fx_arena_dup(c->arena, g->symbols, g->n_symbols * sizeof *g->symbols);
     c->n_symbols = c->cap_symbols = g->n_symbols;
-    copy_module(c, c->root, g->root);
+    for (const fx_module *m = g->root; m; m = fx_graph_next_module(g, m))
+        copy_module(c, m);
     fx_node **by_id = FX_NEW_ARRAY(c->arena, fx_node *, g->n_ids);
-    fx_node **operands = NULL;
-    size_t cap = 0;
+    fx_map_reserve(c->arena, &c->by_name, g->by_name.n);
     FX_FOR_NODES(g, n) {
-        while (cap < (size_t)n->n_operands)
-            operands = fx_arena_grow(c->arena, operands, cap, &cap, sizeof *operands);
-        for (int i = 0; i < n->n_operands; i++)
-            operands[i] = by_id[n->operands[i].def->id];
-        fx_node *m = fx_node_new(c, n->opcode, n->target, fx_arg_map(ctx, n->args, copy_subgraph, ctx),
-                                 fx_arg_map(ctx, n->kwargs, copy_subgraph, ctx), n->n_operands, operands, n->name);
-        m->op = n->op;
-        m->type = n->type;
-        m->loc = n->loc;
-        m->loc.node = m->name;
-        m->meta = fx_meta_copy(c, n->meta);
-        by_id[n->id] = m;
+        by_id[n->id] = duplicate(c, n, by_id);
+        fx_map_put(c->arena, &c->by_name, n->name, by_id[n->id]);
+        if (n == g->insert_before)
+            c->insert_before = by_id[n->id];
     }
+    fx_map_copy(c->arena, &c->name_counts, &g->name_counts);
     return c;
-}
-
-/* ---- fxcc/graph.h ---------------------------------------------------------------------------------------------------------------- */
-
-const char *fx_opcode_name(fx_opcode opcode)
-{
-    static const char *const names[] = {"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"};
-    return (unsigned)opcode < sizeof names / sizeof *names ? names[opcode] : "unknown";
-}
-
-fx_node *fx_graph_first(const fx_graph *graph)
-{
-    return graph->first;
-}
-
-fx_node *fx_node_next(const fx_node *node)
-{
-    return node->next;
-}
-
-fx_opcode fx_node_opcode(const fx_node *node)
-{
-    return node->opcode;
-}
-
-const char *fx_node_name(const fx_node *node)
-{
-    return node->name;
-}
-
-const char *fx_node_target(const fx_node *node)
-{
-    return node->target;
-}
-
-size_t fx_graph_node_count(const fx_graph *graph)
-{
-    return graph->n_nodes;
 }

@@ -67,12 +67,17 @@ void fx_map_remove(fx_map *m, const void *key);
 /* A copy of what the map holds, and going back to it: the map's own memory must still be there. */
 const void *fx_map_save(fx_arena *arena, const fx_map *m);
 void fx_map_restore(fx_map *m, const void *saved);
+/* Room for so many more: the next puts of new keys cannot run out of memory. */
+void fx_map_reserve(fx_arena *arena, fx_map *m, size_t more);
+void fx_map_copy(fx_arena *arena, fx_map *to, const fx_map *from);
 
 /* ---- string.c: interned strings, text buffers --------------------------------------------------- */
 
 /* One copy per context: equal text is the same pointer. Text may hold any bytes but NUL. */
 const char *fx_intern(fx_context *ctx, const char *text);
 const char *fx_intern_n(fx_context *ctx, const char *text, size_t n);
+/* The interned copy if there is one, else NULL: what was never interned is the name of nothing. Never allocates. */
+const char *fx_interned(const fx_context *ctx, const char *text);
 const char *fx_intern_f(fx_context *ctx, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A text that grows; printers write into one, callers write it out. */
@@ -216,6 +221,8 @@ const fx_arg *fx_arg_seq(fx_context *ctx, fx_arg_kind kind, int n, const fx_arg 
 const fx_arg *fx_arg_dict(fx_context *ctx, int n, const char *const *keys, const fx_arg *const *items);
 const fx_arg *fx_arg_ints(fx_context *ctx, int n, const int64_t *v); /* a LIST of INT */
 const fx_arg *fx_arg_ellipsis(fx_context *ctx);
+/* The tree as users see it; of: the node whose operands it names, or NULL. */
+fx_value fx_value_of(fx_context *ctx, const fx_node *of, const fx_arg *a);
 const char *fx_arg_kind_name(fx_arg_kind kind);           /* for messages: "list", "a node" */
 /* f for each operand number, left to right. */
 void fx_arg_operands(const fx_arg *a, void (*f)(void *user, int64_t operand), void *user);
@@ -265,6 +272,7 @@ typedef struct fx_schema {
     int n;
     const fx_param *params;
     int n_returns;         /* tensors returned; -1: a list (Tensor[]) */
+    const char *const *names; /* of params, for fx_node_normalized_arguments */
 } fx_schema;
 
 typedef struct fx_infer fx_infer; /* infer.c */
@@ -323,6 +331,7 @@ extern const fx_class fx_classes[FX_MODULE_COUNT];
 
 /* By either name; NULL when it is none of torch.nn's or class_name is NULL. */
 const fx_class *fx_class_find(const char *class_name);
+const fx_class *fx_module_class_of(const fx_module *m); /* of m->class_name, remembered by the context */
 const fx_schema *fx_class_schema(fx_context *ctx, const fx_class *c); /* parsed once a context */
 
 /* ---- graph.c, module.c: the graph ------------------------------------------------------------------- */
@@ -344,15 +353,15 @@ struct fx_node {
     uint32_t id;                    /* dense from 0, never reused: index of side arrays */
     uint8_t opcode;                 /* fx_opcode (graph.h) */
     bool erased;
+    int n_operands, n_uses;
+    uint32_t mark;                  /* fx_graph_mark: met in this walk */
     const char *name;               /* unique in the graph */
     const char *target;             /* as written: "aten.relu.default", "layer1.0.weight" (get_attr), input's name */
     const fx_op *op;                /* call_function whose target is a row of op.def, else NULL */
     const fx_arg *args;             /* a TUPLE */
     const fx_arg *kwargs;           /* a DICT */
-    int n_operands;
     fx_use *operands;               /* one for each FX_ARG_NODE number in args and kwargs, in order of first appearance */
     fx_use *first_use, *last_use;
-    int n_uses;
     fx_node *prev, *next;
     const fx_type *type;            /* NULL when unknown */
     fx_loc loc;                     /* loc.node is name */
@@ -367,6 +376,7 @@ typedef struct fx_attr {
     fx_tensor tensor;               /* data NULL until fx_tensor_touch where the storage is mapped lazily */
     const fx_type *type;
     struct fx_module *module;       /* where it hangs */
+    struct fx_attr *alias;          /* a ring of those with the same storage, in order of adding; itself when alone */
     uint64_t hash;                  /* of the content, where a .fx text gave it instead of the data; else 0 */
 } fx_attr;
 
@@ -378,6 +388,7 @@ struct fx_module {
     fx_graph *body;                 /* of a module made of a part of a graph, else NULL */
     fx_meta *meta;
     struct fx_module *parent;
+    size_t index;                   /* in parent->children */
     struct fx_module **children; size_t n_children, cap_children;
     fx_attr **attrs; size_t n_attrs, cap_attrs;
 };
@@ -407,9 +418,19 @@ struct fx_graph {
     const fx_arg *out_tree;         /* NULL when flat */
     fx_node *insert_before;         /* NULL: at the end */
     fx_map name_counts;             /* base of a name -> last number given out */
+    uint32_t mark;                  /* the last one given out */
     fx_status status;               /* of the last public call that failed and returned a pointer */
     fx_map attrs_by_path, modules_by_path, attr_counts; /* by interned path */
+    fx_map attrs_by_storage;        /* one of the ring with that storage */
+    fx_attr **attrs; size_t n_attrs, cap_attrs; /* all, in order of adding */
 };
+
+/* A mark that no node has yet: nodes that get it are told from others without a set. Until the next call. */
+uint32_t fx_graph_mark(const fx_graph *g);
+
+/* naming.c */
+bool fx_is_python_keyword(const char *name);
+bool fx_is_identifier(const char *name);        /* of ASCII letters, digits and "_"; NULL is none */
 
 #define FX_FOR_NODES(g, n) for (fx_node *n = (g)->first; n; n = n->next)
 
@@ -491,6 +512,12 @@ fx_attr *fx_attr_find(const fx_graph *g, const char *path);           /* "layer1
 /* Adds (path made unique when `fresh`) and returns the attribute; makes the modules on the way. */
 fx_attr *fx_attr_add(fx_graph *g, const char *path, const fx_tensor *t, bool fresh);
 const char *fx_attr_path(fx_graph *g, const fx_attr *a);
+/* Another tensor for an attribute; its aliases are those of the new storage. */
+void fx_attr_set_tensor(fx_attr *a, const fx_tensor *t);
+/* All attributes on one storage lie on another from now on, at the same offsets. */
+void fx_attr_rehang(fx_graph *g, fx_storage *from, fx_storage *to);
+void fx_attr_remove(fx_attr *a);
+void fx_module_remove(fx_module *m);                                  /* and all below; never the root */
 fx_module *fx_module_find(const fx_graph *g, const char *path);
 fx_module *fx_module_make(fx_graph *g, const char *path);
 const char *fx_module_path(fx_graph *g, const fx_module *m);          /* "layer1.0"; "" for the root */
@@ -540,6 +567,8 @@ struct fx_storage {
     size_t nbytes;
     void *data;                      /* NULL until touched when lazy */
     bool readonly;
+    bool shared;                     /* attributes of more than one graph lie on it: copied before it is written */
+    const fx_graph *graph;           /* the first whose attribute lay on it */
     /* For lazily mapped weights: brings the data in and checks it, once. NULL when data is there. */
     fx_status (*touch)(fx_storage *st);
     void (*release)(fx_storage *st);

@@ -19,22 +19,36 @@ static size_t map_place(const fx_map *m, const void *key)
 
 void *fx_map_get(const fx_map *m, const void *key)
 {
-    return m->cap ? m->slots[map_place(m, key)].value : NULL;
+    return m->cap && key ? m->slots[map_place(m, key)].value : NULL;
+}
+
+void fx_map_reserve(fx_arena *arena, fx_map *m, size_t more)
+{
+    if (2 * (m->n + more) <= m->cap)
+        return;
+    fx_map big = {.cap = m->cap ? 2 * m->cap : 16, .n = m->n};
+    while (2 * (m->n + more) > big.cap)
+        big.cap *= 2;
+    big.slots = FX_NEW_ARRAY(arena, struct fx_map_slot, big.cap);
+    for (size_t i = 0; i < m->cap; i++)
+        if (m->slots[i].key)
+            big.slots[map_place(&big, m->slots[i].key)] = m->slots[i];
+    *m = big;
 }
 
 void fx_map_put(fx_arena *arena, fx_map *m, const void *key, void *value)
 {
-    if (2 * (m->n + 1) > m->cap) {
-        fx_map big = {.cap = m->cap ? 2 * m->cap : 16, .n = m->n};
-        big.slots = FX_NEW_ARRAY(arena, struct fx_map_slot, big.cap);
-        for (size_t i = 0; i < m->cap; i++)
-            if (m->slots[i].key)
-                big.slots[map_place(&big, m->slots[i].key)] = m->slots[i];
-        *m = big;
-    }
+    fx_map_reserve(arena, m, 1);
     struct fx_map_slot *s = &m->slots[map_place(m, key)];
     m->n += s->key == NULL;
     *s = (struct fx_map_slot){key, value};
+}
+
+void fx_map_copy(fx_arena *arena, fx_map *to, const fx_map *from)
+{
+    *to = *from;
+    if (from->cap)
+        to->slots = fx_arena_dup(arena, from->slots, from->cap * sizeof *from->slots);
 }
 
 /* Takes key out and moves back those behind it that could not be found over the gap. */

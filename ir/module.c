@@ -4,6 +4,8 @@
 
 #include "ir/context.h"
 
+/* ---- modules ------------------------------------------------------------------------------------------------------------------ */
+
 /* Path of the module that holds `path`, and the last component: "layer1.0" and "weight". */
 static const char *parent_path(fx_graph *g, const char *path, const char **last)
 {
@@ -14,7 +16,7 @@ static const char *parent_path(fx_graph *g, const char *path, const char **last)
 
 fx_module *fx_module_find(const fx_graph *g, const char *path)
 {
-    return *path ? fx_map_get(&g->modules_by_path, fx_intern(g->ctx, path)) : g->root;
+    return *path ? fx_map_get(&g->modules_by_path, fx_interned(g->ctx, path)) : g->root;
 }
 
 /* Components are made from the left, in a loop: a path of a hostile file may have as many as it likes. */
@@ -34,6 +36,8 @@ fx_module *fx_module_make(fx_graph *g, const char *path)
             child->name = fx_intern_n(g->ctx, p, n);
             child->path = here;
             child->parent = m;
+            child->index = m->n_children;
+            fx_map_reserve(g->arena, &g->modules_by_path, 1);
             FX_PUSH(g->arena, m->children, m->n_children, m->cap_children) = child;
             fx_map_put(g->arena, &g->modules_by_path, here, child);
         }
@@ -44,9 +48,106 @@ fx_module *fx_module_make(fx_graph *g, const char *path)
     }
 }
 
+fx_module *fx_graph_next_module(const fx_graph *graph, const fx_module *after)
+{
+    if (!graph || !after)
+        return graph ? graph->root : NULL;
+    if (after->n_children)
+        return after->children[0];
+    for (; after->parent; after = after->parent)
+        if (after->index + 1 < after->parent->n_children)
+            return after->parent->children[after->index + 1];
+    return NULL;
+}
+
+const char *fx_module_path(fx_graph *g, const fx_module *m)
+{
+    (void)g;
+    return m->path;
+}
+
+/* ---- attributes ---------------------------------------------------------------------------------------------------------------- */
+
 fx_attr *fx_attr_find(const fx_graph *g, const char *path)
 {
-    return fx_map_get(&g->attrs_by_path, fx_intern(g->ctx, path));
+    return fx_map_get(&g->attrs_by_path, fx_interned(g->ctx, path));
+}
+
+/* What tells tensors that share memory: their storage; of a caller's memory, its address. */
+static const void *memory_of(const fx_tensor *t)
+{
+    return t->storage ? (const void *)t->storage : t->data;
+}
+
+/* Takes a out of its ring of aliases. */
+static void part(fx_attr *a)
+{
+    fx_map *rings = &a->module->graph->attrs_by_storage;
+    const void *memory = memory_of(&a->tensor);
+    if (!a->alias)
+        return;
+    fx_attr *before = a->alias;
+    while (before->alias != a)
+        before = before->alias;
+    before->alias = a->alias;
+    if (before == a)
+        fx_map_remove(rings, memory);
+    else if (fx_map_get(rings, memory) == a)
+        fx_map_put(a->module->graph->arena, rings, memory, before);
+    a->alias = NULL;
+}
+
+/* The map holds the last of the ring, whose next is the first. There must be room in the map. */
+static void join(fx_attr *a)
+{
+    fx_graph *g = a->module->graph;
+    fx_storage *st = a->tensor.storage;
+    const void *memory = memory_of(&a->tensor);
+    fx_attr *last = fx_map_get(&g->attrs_by_storage, memory);
+    a->alias = last ? last->alias : a;
+    if (last)
+        last->alias = a;
+    if (memory)
+        fx_map_put(g->arena, &g->attrs_by_storage, memory, a);
+    if (st && !st->graph)
+        st->graph = g;
+    else if (st && st->graph != g)
+        st->shared = true;
+}
+
+void fx_attr_set_tensor(fx_attr *a, const fx_tensor *t)
+{
+    fx_graph *g = a->module->graph;
+    const fx_type *type = fx_type_tensor_static(g->ctx, t->dtype, t->rank, t->sizes);
+    fx_map_reserve(g->arena, &g->attrs_by_storage, 1);
+    part(a);
+    a->tensor = *t;
+    a->hash = 0;
+    a->type = type;
+    join(a);
+}
+
+/* Before `data` is there, tensors hold offsets into it. */
+static uintptr_t offset_in(const fx_storage *st, const fx_tensor *t)
+{
+    uintptr_t at = (uintptr_t)t->data, base = (uintptr_t)st->data;
+    return base && at >= base && at - base <= st->nbytes ? at - base : at;
+}
+
+void fx_attr_rehang(fx_graph *g, fx_storage *from, fx_storage *to)
+{
+    fx_attr *last = fx_map_get(&g->attrs_by_storage, from), *a = last;
+    fx_map_reserve(g->arena, &g->attrs_by_storage, 1);
+    if (!last)
+        return;
+    do {
+        a->tensor.data = (char *)to->data + offset_in(from, &a->tensor);
+        a->tensor.storage = to;
+        a = a->alias;
+    } while (a != last);
+    fx_map_remove(&g->attrs_by_storage, from);
+    fx_map_put(g->arena, &g->attrs_by_storage, to, last);
+    to->graph = g;
 }
 
 fx_attr *fx_attr_add(fx_graph *g, const char *path, const fx_tensor *t, bool fresh)
@@ -66,23 +167,60 @@ fx_attr *fx_attr_add(fx_graph *g, const char *path, const fx_tensor *t, bool fre
     if (!a) {
         const char *last, *parent = parent_path(g, path, &last);
         a = FX_NEW(g->arena, fx_attr);
-        a->module = fx_module_make(g, parent);
         a->name = fx_intern(ctx, last);
         a->path = path;
         a->persistent = true;
+        a->type = fx_type_tensor_static(ctx, t->dtype, t->rank, t->sizes);
+        fx_map_reserve(g->arena, &g->attrs_by_path, 1);
+        fx_map_reserve(g->arena, &g->attrs_by_storage, 1);
+        g->attrs = fx_arena_grow(g->arena, g->attrs, g->n_attrs, &g->cap_attrs, sizeof *g->attrs);
+        a->module = fx_module_make(g, parent);
         FX_PUSH(g->arena, a->module->attrs, a->module->n_attrs, a->module->cap_attrs) = a;
+        g->attrs[g->n_attrs++] = a;
         fx_map_put(g->arena, &g->attrs_by_path, path, a);
     }
-    a->tensor = *t;
-    a->hash = 0;
-    a->type = fx_type_tensor_static(ctx, t->dtype, t->rank, t->sizes);
+    fx_attr_set_tensor(a, t);
     return a;
 }
 
-const char *fx_module_path(fx_graph *g, const fx_module *m)
+/* Takes the entry out of an array of pointers. */
+static void take_out(void *array, size_t *n, const void *entry)
 {
-    (void)g;
-    return m->path;
+    void **p = array;
+    size_t i = 0;
+    while (p[i] != entry)
+        i++;
+    memmove(&p[i], &p[i + 1], (--*n - i) * sizeof *p);
+}
+
+void fx_attr_remove(fx_attr *a)
+{
+    fx_graph *g = a->module->graph;
+    part(a);
+    fx_map_remove(&g->attrs_by_path, a->path);
+    take_out(a->module->attrs, &a->module->n_attrs, a);
+    take_out(g->attrs, &g->n_attrs, a);
+}
+
+/* Children are unhooked from the last leaf on, in a loop: trees may be as deep as a file likes. */
+void fx_module_remove(fx_module *m)
+{
+    for (fx_module *at = m;;) {
+        if (at->n_children) {
+            at = at->children[at->n_children - 1];
+            continue;
+        }
+        fx_module *parent = at->parent;
+        while (at->n_attrs)
+            fx_attr_remove(at->attrs[at->n_attrs - 1]);
+        fx_map_remove(&at->graph->modules_by_path, at->path);
+        take_out(parent->children, &parent->n_children, at);
+        for (size_t i = at->index; i < parent->n_children; i++)
+            parent->children[i]->index = i;
+        if (at == m)
+            return;
+        at = parent;
+    }
 }
 
 const char *fx_attr_path(fx_graph *g, const fx_attr *a)

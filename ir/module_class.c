@@ -26,10 +26,24 @@ const fx_schema *fx_class_schema(fx_context *ctx, const fx_class *c)
     return ctx->class_schemas[c->id];
 }
 
+const fx_class *fx_module_class_of(const fx_module *m)
+{
+    fx_context *ctx = m->graph->ctx;
+    if (!m->class_name)
+        return NULL;
+    const char *name = fx_intern(ctx, m->class_name);
+    const fx_class *c = fx_map_get(&ctx->classes, name);
+    if (!c) {
+        c = fx_class_find(name);
+        fx_map_put(ctx->arena, &ctx->classes, name, (void *)(c ? c : &fx_classes[FX_MODULE_NONE]));
+    }
+    return c && c->id != FX_MODULE_NONE ? c : NULL;
+}
+
 const fx_arg *fx_module_config(const fx_module *m, const char *key)
 {
     fx_context *ctx = m->graph->ctx;
-    const fx_class *c = fx_class_find(m->class_name);
+    const fx_class *c = fx_module_class_of(m);
     const fx_schema *s = c ? fx_class_schema(ctx, c) : NULL;
     const fx_param *p = NULL;
     const char *got;

@@ -231,7 +231,7 @@ const fx_op *fx_node_row(const fx_node *n, bool *inplace)
     if (n->opcode == FX_CALL_FUNCTION)
         info = fx_target_lookup(ctx, n->target);
     else if (n->opcode == FX_CALL_METHOD)
-        info = fx_target_lookup(ctx, fx_intern_f(ctx, "Tensor.%s", n->target));
+        info = fx_method_lookup(ctx, n->target);
     if (inplace)
         *inplace = info && info->inplace;
     return info ? info->op : NULL;

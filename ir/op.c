@@ -95,6 +95,10 @@ const fx_op *fx_op_find(const char *target, bool *inplace)
     }
     if (starts(target, "Tensor."))
         return find_method(target + strlen("Tensor."), inplace);
+    if (starts(target, "operator.")) { /* Python's module; its functions say "_operator" */
+        snprintf(full, sizeof full, "_%s", target);
+        return fx_op_find(full, inplace);
+    }
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (strcmp(aliases[i].name, target) == 0) {
             *inplace = aliases[i].inplace;
@@ -132,6 +136,16 @@ fx_target_info *fx_target_lookup(fx_context *ctx, const char *interned)
         t = FX_NEW(ctx->arena, fx_target_info);
         t->op = fx_op_find(interned, &t->inplace);
         fx_map_put(ctx->arena, &ctx->targets, interned, t);
+    }
+    return t;
+}
+
+fx_target_info *fx_method_lookup(fx_context *ctx, const char *interned)
+{
+    fx_target_info *t = fx_map_get(&ctx->methods, interned);
+    if (!t) {
+        t = fx_target_lookup(ctx, fx_intern_f(ctx, "Tensor.%s", interned));
+        fx_map_put(ctx->arena, &ctx->methods, interned, t);
     }
     return t;
 }
@@ -322,8 +336,13 @@ static bool parse_schema(parser *s, fx_schema *out)
             return false;
         out->n++;
     }
-    if (out->n)
+    if (out->n) {
         out->params = fx_arena_dup(s->ctx->arena, params, (size_t)out->n * sizeof *params);
+        const char **names = FX_NEW_ARRAY(s->ctx->arena, const char *, out->n);
+        for (int i = 0; i < out->n; i++)
+            names[i] = params[i].name;
+        out->names = names;
+    }
     if (!accept(s, "->"))
         return *s->p == '\0'; /* a constructor's */
     fx_param result = {0};

@@ -267,7 +267,7 @@ static fx_status parse_text(fx_parser *p)
     FX_TRY(fx_lex_expect(lx, "graph"));
     FX_TRY(parse_header(p));
     FX_TRY(fx_lex_line_end(lx));
-    fx_graph *whole = p->g;
+    fx_graph *whole = p->whole = p->g;
     const char *whole_entry = p->entry;
     bool inside = false;
     int mistakes = 0;

@@ -5,20 +5,15 @@
 
 #include "ir/lex.h"
 
-/* A storage of several tensors. */
-typedef struct fx_shared {
-    fx_storage *storage;
-    fx_attr **attrs; size_t n, cap;
-} fx_shared;
-
 typedef struct fx_parser {
     fx_lexer lx;
     fx_context *ctx;
     fx_arena *tmp;                                    /* for the time of the reading */
     fx_graph *g;                                      /* the graph being read: the whole or a subgraph */
+    fx_graph *whole;                                  /* not a subgraph */
     const char *entry;                                /* what nodes say when they say nothing */
     fx_node **operands; size_t n_operands, cap_operands; /* of the node being read */
-    fx_shared *shared; size_t n_shared, cap_shared;   /* by number */
+    fx_storage **shared; size_t n_shared, cap_shared;   /* by number */
     fx_graph **subgraphs; size_t n_subgraphs, cap_subgraphs; /* by number */
 } fx_parser;
 

@@ -166,9 +166,8 @@ static fx_storage *missing_storage(fx_parser *p, const attr_line *a, size_t byte
 static fx_status shared_storage(fx_parser *p, const attr_line *a, size_t bytes, bool with_data, fx_storage **out)
 {
     while (p->n_shared <= (size_t)a->shared)
-        FX_PUSH(p->tmp, p->shared, p->n_shared, p->cap_shared) = (fx_shared){0};
-    fx_shared *s = &p->shared[a->shared];
-    fx_storage *old = s->storage;
+        FX_PUSH(p->tmp, p->shared, p->n_shared, p->cap_shared) = NULL;
+    fx_storage *old = p->shared[a->shared];
     if (old && !!old->file != !!a->file)
         return fx_lex_error(&p->lx, "tensors of one storage lie either all in a file or none");
     if (old && a->file && (old->file != a->file || old->name != a->key))
@@ -184,14 +183,14 @@ static fx_status shared_storage(fx_parser *p, const attr_line *a, size_t bytes, 
     fx_storage *st = with_data ? fx_storage_new(p->ctx, bytes > twice ? bytes : twice) : missing_storage(p, a, bytes);
     if (old && old->data)
         memcpy(st->data, old->data, old->nbytes);
-    for (size_t i = 0; i < s->n; i++) {
-        fx_tensor *t = &s->attrs[i]->tensor;
-        if (old->data)
-            t->data = (char *)st->data + ((char *)t->data - (char *)old->data);
-        t->storage = st;
+    if (old) {
+        for (size_t i = 0; i < p->n_subgraphs; i++)
+            fx_attr_rehang(p->subgraphs[i], old, st);
+        fx_attr_rehang(p->g, old, st);
+        fx_attr_rehang(p->whole, old, st);
     }
     fx_storage_free(old);
-    *out = s->storage = st;
+    *out = p->shared[a->shared] = st;
     return FX_OK;
 }
 
@@ -256,9 +255,5 @@ fx_status fx_parse_attr(fx_parser *p, bool is_parameter)
     attr->is_parameter = a.is_parameter;
     attr->persistent = a.persistent;
     attr->hash = a.hash;
-    if (a.is_shared) {
-        fx_shared *s = &p->shared[a.shared];
-        FX_PUSH(p->tmp, s->attrs, s->n, s->cap) = attr;
-    }
     return fx_lex_line_end(lx);
 }

@@ -16,7 +16,7 @@ struct fx_snapshot {
     fx_graph *graph;
     saved *parts;
     size_t n, cap;
-    const void *by_name, *name_counts, *attrs_by_path, *modules_by_path, *attr_counts;
+    const void *by_name, *name_counts, *attrs_by_path, *modules_by_path, *attr_counts, *attrs_by_storage;
 };
 
 static void save(fx_snapshot *s, fx_arena *arena, void *at, size_t size)
@@ -51,6 +51,7 @@ fx_snapshot *fx_snapshot_take(fx_graph *g, fx_arena *arena)
         save(s, arena, n->operands, (size_t)n->n_operands * sizeof *n->operands);
     }
     save_modules(s, arena, g->root);
+    save(s, arena, g->attrs, g->n_attrs * sizeof *g->attrs);
     save(s, arena, g->symbols, g->n_symbols * sizeof *g->symbols);
     save(s, arena, g, sizeof *g);
     s->by_name = fx_map_save(arena, &g->by_name);
@@ -58,6 +59,7 @@ fx_snapshot *fx_snapshot_take(fx_graph *g, fx_arena *arena)
     s->attrs_by_path = fx_map_save(arena, &g->attrs_by_path);
     s->modules_by_path = fx_map_save(arena, &g->modules_by_path);
     s->attr_counts = fx_map_save(arena, &g->attr_counts);
+    s->attrs_by_storage = fx_map_save(arena, &g->attrs_by_storage);
     return s;
 }
 
@@ -78,4 +80,5 @@ void fx_snapshot_restore(const fx_snapshot *s)
     fx_map_restore(&g->attrs_by_path, s->attrs_by_path);
     fx_map_restore(&g->modules_by_path, s->modules_by_path);
     fx_map_restore(&g->attr_counts, s->attr_counts);
+    fx_map_restore(&g->attrs_by_storage, s->attrs_by_storage);
 }

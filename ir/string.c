@@ -54,6 +54,12 @@ const char *fx_intern(fx_context *ctx, const char *text)
     return fx_intern_n(ctx, text, strlen(text));
 }
 
+const char *fx_interned(const fx_context *ctx, const char *text)
+{
+    piece key = {text, strlen(text)};
+    return fx_set_find(&ctx->strings, hash_text(key.text, key.n), same_text, &key);
+}
+
 const char *fx_intern_f(fx_context *ctx, const char *fmt, ...)
 {
     char buf[256];
@@ -126,20 +132,15 @@ void fx_printf(fx_text *t, const char *fmt, ...)
 
 /* ---- numbers ---------------------------------------------------------------------------------------------- */
 
-void fx_put_double(fx_text *t, double v)
+const char *fx_double_text(double v, char buf[64])
 {
-    if (isnan(v)) {
-        fx_puts(t, signbit(v) ? "-nan" : "nan");
-        return;
-    }
-    if (isinf(v)) {
-        fx_puts(t, v < 0 ? "-inf" : "inf");
-        return;
-    }
-    char buf[64];
+    if (isnan(v))
+        return signbit(v) ? "-nan" : "nan";
+    if (isinf(v))
+        return v < 0 ? "-inf" : "inf";
     /* A decimal of up to 15 digits survives the way through a normal double, so %.15g finds it when there is one. */
     for (int digits = isnormal(v) ? 15 : 1; digits <= 17; digits++) {
-        snprintf(buf, sizeof buf, "%.*g", digits, v);
+        snprintf(buf, 60, "%.*g", digits, v);
         if (strtod(buf, NULL) == v)
             break;
     }
@@ -150,9 +151,15 @@ void fx_put_double(fx_text *t, double v)
         *at = '.';
         memmove(at + 1, at + n, strlen(at + n) + 1);
     }
-    fx_puts(t, buf);
     if (!strpbrk(buf, ".e"))
-        fx_puts(t, ".0");
+        strcat(buf, ".0");
+    return buf;
+}
+
+void fx_put_double(fx_text *t, double v)
+{
+    char buf[64];
+    fx_puts(t, fx_double_text(v, buf));
 }
 
 double fx_parse_double(const char *s, const char **after)
