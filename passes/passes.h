@@ -85,6 +85,42 @@ void fx_copy_target(fx_graph *to, const fx_node *n);
 /* An empty graph with g's file, stage and symbols. */
 fx_graph *fx_graph_like(const fx_graph *g, const char *name);
 
+/* ---- order.c ---------------------------------------------------------------------------------------------------------------------- */
+
+/* What must stay before what beside values: nodes that write memory before and after those that read it, random draws and printing in their
+ * order. by id: pred[start[id]] .. pred[start[id + 1]]; start is NULL when values alone order the graph. Near-linear. */
+typedef struct fx_order {
+    size_t *start;
+    fx_node **pred;
+} fx_order;
+fx_order fx_order_new(const fx_graph *g, fx_arena *arena);
+/* The i-th node that must stand before n, operands first; NULL past the last. */
+fx_node *fx_order_pred(const fx_order *o, const fx_node *n, size_t i);
+
+/* ---- split.c ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Some nodes of a graph as a graph: what it takes, holds and returns (one value, or a tuple). */
+typedef struct fx_subgraph_parts {
+    size_t n_inputs;
+    fx_node *const *inputs;
+    size_t n_nodes;
+    fx_node *const *nodes;      /* in order; get_attr among them */
+    size_t n_outputs;
+    fx_node *const *outputs;
+} fx_subgraph_parts;
+/* c: its arena, and room by id of g for what stands for the nodes; its graph is set. */
+fx_graph *fx_subgraph(const fx_graph *g, const fx_subgraph_parts *p, const char *name, fx_copier *c);
+
+/* Calls put into parts; each part with nodes becomes a module that holds a graph, called where it stood. */
+typedef struct fx_parts {
+    const fx_graph *g;
+    int n;
+    int *of;                    /* by node id: 0 .. n - 1, or -1: stays in the outer graph */
+    const char *const *names;   /* of the modules */
+    bool in_order;              /* call them in the order of the parts as far as values allow; else in that of the graph */
+} fx_parts;
+fx_status fx_parts_build(const fx_parts *p, fx_graph **out);
+
 /* ---- inline.c ------------------------------------------------------------------------------------------------------------------- */
 
 /* Calls of modules that hold a graph (split, fused parts) are replaced by that graph's nodes, nested ones too; their attributes and modules
