@@ -88,9 +88,9 @@ fx_graph *fx_graph_like(const fx_graph *g, const char *name);
 /* ---- order.c ---------------------------------------------------------------------------------------------------------------------- */
 
 /* What must stay before what beside values: nodes that write memory before and after those that read it, random draws and printing in their
- * order. by id: pred[start[id]] .. pred[start[id + 1]]; start is NULL when values alone order the graph. Near-linear. */
+ * order. By id: pred[start[id]] .. pred[end[id] - 1]; NULL when values alone order the graph. Near-linear. */
 typedef struct fx_order {
-    size_t *start;
+    size_t *start, *end;
     fx_node **pred;
 } fx_order;
 fx_order fx_order_new(const fx_graph *g, fx_arena *arena);
