@@ -151,6 +151,26 @@ static fx_status replace_result(inliner *w, fx_node *n, const fx_stand *s)
     return fx_node_erase(n);
 }
 
+/* An item of what a placeholder stands for needs no node. */
+static bool take_item(inliner *w, const fx_node *b, fx_copier *c)
+{
+    if (b->n_operands != 1 || b->args->n != 2 || fx_node_row(b, NULL) != &fx_ops[FX_OP_getitem])
+        return false;
+    const fx_node *of = b->operands[0].def;
+    const fx_stand *s = c->node[of->id] ? NULL : c->stand[of->id];
+    const fx_arg *a = s ? item_of(s->tree, b->args->items[1]) : NULL;
+    if (!a)
+        return false;
+    if (a->kind == FX_ARG_NODE) {
+        c->node[b->id] = s->nodes[a->i];
+        return true;
+    }
+    fx_stand *item = FX_NEW(w->scratch, fx_stand);
+    *item = (fx_stand){a, s->n, s->nodes};
+    c->stand[b->id] = item;
+    return true;
+}
+
 static void add_symbols(fx_graph *g, const fx_graph *from)
 {
     for (size_t i = 0; i < from->n_symbols; i++) {
@@ -178,7 +198,7 @@ static fx_status inline_call(inliner *w, fx_node *n, fx_module *m)
     FX_TRY(bind(w, n, body, &c));
     w->g->insert_before = n;
     FX_FOR_NODES(body, b) {
-        if (b->opcode != FX_PLACEHOLDER && b->opcode != FX_OUTPUT)
+        if (b->opcode != FX_PLACEHOLDER && b->opcode != FX_OUTPUT && !take_item(w, b, &c))
             fx_copier_node(&c, b, b->name);
     }
     add_symbols(w->g, body);

@@ -295,7 +295,8 @@ static fx_status build(splitter *s)
     collect(s);
     s->state = FX_NEW_ARRAY(s->scratch, uint8_t, (size_t)s->p->n + g->n_ids);
     s->out = fx_graph_like(g, g->name);
-    s->out->stage = FX_STAGE_CAPTURED; /* it calls modules */
+    if (s->out->stage > FX_STAGE_IMPORTED)
+        s->out->stage = FX_STAGE_IMPORTED; /* it calls modules */
     s->out->in_tree = g->in_tree;
     s->out->out_tree = g->out_tree;
     s->copier = fx_copier_new(g, s->out, s->scratch);

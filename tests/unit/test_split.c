@@ -1,0 +1,422 @@
+/* tests/unit/test_split.c: cutting graphs into modules, fusing parts, extracting, minimizing, and inlining it all again.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <time.h>
+
+#include "unit/random_graph.h"
+
+static fx_context *ctx;
+
+static void set_up(void)
+{
+    ctx = fx_context_create();
+}
+
+static void tear_down(void)
+{
+    fx_context_free(ctx);
+}
+
+static fx_graph *body(const fx_graph *g, const char *path)
+{
+    fx_graph *b = fx_module_graph(fx_module_find(g, path));
+    ck_assert_msg(b != NULL, "no graph in %s", path);
+    return b;
+}
+
+/* ---- split_module ----------------------------------------------------------------------------------------------------------- */
+
+static int part_by_meta(void *user, const fx_node *n)
+{
+    (void)user;
+    return strncmp(n->name, "p", 1) == 0 ? n->name[1] - '0' : 0;
+}
+
+static const char *const two_parts =
+    "graph \"m\" imported\n"
+    "parameter a.weight : f32[2] = [1.0, 2.0]\n"
+    "parameter b.weight : f32[2] = [3.0, 4.0]\n"
+    "%x : f32[2] = placeholder[x]\n"
+    "%a_weight : f32[2] = get_attr[a.weight]\n"
+    "%b_weight : f32[2] = get_attr[b.weight]\n"
+    "%p0_mul = call_function[aten.mul.Tensor](%x, %a_weight)\n"
+    "%p0_add = call_function[aten.add.Tensor](%p0_mul, %b_weight)\n"
+    "%p1_relu = call_function[aten.relu.default](%p0_mul)\n"
+    "%p1_mul = call_function[aten.mul.Tensor](%p1_relu, %b_weight)\n"
+    "%p1_sub = call_function[aten.sub.Tensor](%p1_mul, %p0_add)\n"
+    "output((%p1_sub,))\n";
+
+START_TEST(split_moves_what_one_part_uses)
+{
+    fx_graph *g = rg_parse(ctx, two_parts), *out = NULL;
+    const char *before = rg_text(g);
+    ck_assert_int_eq(fx_graph_split_module(g, part_by_meta, NULL, &out), FX_OK);
+    ck_assert_str_eq(rg_text(g), before);
+    rg_sound(out);
+    const fx_node *call = fx_graph_find_node(out, "submod_0");
+    ck_assert_int_eq(call->opcode, FX_CALL_MODULE);
+    ck_assert_int_eq(call->n_operands, 2);
+    ck_assert_str_eq(call->operands[0].def->name, "x");
+    ck_assert_str_eq(call->operands[1].def->name, "b_weight");
+    call = fx_graph_find_node(out, "submod_1");
+    ck_assert_int_eq(call->n_operands, 3);
+    ck_assert_str_eq(call->operands[0].def->name, "getitem");
+    ck_assert_str_eq(call->operands[1].def->name, "b_weight");
+    ck_assert_str_eq(call->operands[2].def->name, "getitem_1");
+    fx_graph *first = body(out, "submod_0");
+    ck_assert_ptr_nonnull(fx_attr_find(first, "a.weight"));
+    ck_assert_ptr_null(fx_attr_find(out, "a.weight"));
+    ck_assert_ptr_null(fx_attr_find(first, "b.weight"));
+    ck_assert_ptr_nonnull(fx_attr_find(out, "b.weight"));
+    ck_assert_int_eq(fx_graph_output_node(first)->n_operands, 2);
+    ck_assert_str_eq(fx_graph_output_node(first)->operands[0].def->name, "p0_mul");
+    ck_assert_int_eq(fx_graph_output_node(body(out, "submod_1"))->n_operands, 1);
+    ck_assert_int_eq(fx_inline_bodies(out), FX_OK);
+    rg_sound(out);
+    ck_assert_ptr_nonnull(fx_attr_find(out, "submod_0.a.weight"));
+    ck_assert_str_eq(fx_graph_find_node(out, "a_weight")->target, "submod_0.a.weight");
+    ck_assert_ptr_null(fx_graph_find_node(out, "getitem"));
+    ck_assert_uint_eq(out->n_nodes, g->n_nodes);
+}
+END_TEST
+
+START_TEST(circles_are_named)
+{
+    fx_graph *g = rg_parse(ctx, "graph \"m\" imported\n"
+                                "%x : f32[2] = placeholder[x]\n"
+                                "%p0_a = call_function[aten.relu.default](%x)\n"
+                                "%p1_b = call_function[aten.relu.default](%p0_a)\n"
+                                "%p0_c = call_function[aten.add.Tensor](%p1_b, %p0_a)\n"
+                                "output((%p0_c,))\n"),
+             *out = NULL;
+    const char *before = rg_text(g);
+    ck_assert_int_eq(fx_graph_split_module(g, part_by_meta, NULL, &out), FX_ERR_ARGUMENT);
+    ck_assert_ptr_null(out);
+    ck_assert_str_eq(rg_text(g), before);
+    const char *message = rg_message(ctx);
+    ck_assert_msg(strstr(message, "circle") && strstr(message, "p0_c") && strstr(message, "p1_b") && strstr(message, "submod_1"), "%s",
+                  message);
+}
+END_TEST
+
+static int minus_one(void *user, const fx_node *n)
+{
+    (void)user;
+    (void)n;
+    return -1;
+}
+
+START_TEST(bad_arguments)
+{
+    fx_graph *g = rg_parse(ctx, two_parts), *out = NULL;
+    int partition[100] = {-1};
+    ck_assert_int_eq(fx_graph_split_module(NULL, part_by_meta, NULL, &out), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_split_module(g, NULL, NULL, &out), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_split_module(g, minus_one, NULL, &out), FX_ERR_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(rg_message(ctx), "p0_mul"));
+    ck_assert_int_eq(fx_graph_fuse_partitions(g, NULL, &out), FX_ERR_ARGUMENT);
+    partition[0] = 0; /* the placeholder */
+    ck_assert_int_eq(fx_graph_fuse_partitions(g, partition, &out), FX_ERR_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(rg_message(ctx), "only calls"));
+    ck_assert_int_eq(fx_graph_split_by_tags(g, 1, (const char *const[]){"a"}, &out), FX_ERR_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(rg_message(ctx), "missing"));
+    ck_assert_int_eq(fx_graph_split_by_tags(g, 2, (const char *const[]){"a", "a"}, &out), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_split_by_tags(g, 1, (const char *const[]){"a.b"}, &out), FX_ERR_ARGUMENT);
+    ck_assert_ptr_null(out);
+    ck_assert_ptr_null(fx_module_graph(NULL));
+}
+END_TEST
+
+START_TEST(tags_in_their_order)
+{
+    fx_graph *g = rg_parse(ctx, two_parts), *out = NULL;
+    FX_FOR_NODES(g, n) {
+        fx_meta *m = FX_NEW(g->arena, fx_meta);
+        *m = (fx_meta){fx_intern(ctx, "tag"), fx_arg_text(ctx, FX_ARG_STR, n->name[0] == 'p' && n->name[1] == '1' ? "late" : "early"), NULL};
+        n->meta = m;
+    }
+    ck_assert_int_eq(fx_graph_split_by_tags(g, 2, (const char *const[]){"early", "late"}, &out), FX_OK);
+    rg_sound(out);
+    ck_assert_ptr_nonnull(body(out, "early"));
+    ck_assert_ptr_nonnull(body(out, "late"));
+    ck_assert_int_eq(fx_inline_bodies(out), FX_OK);
+    rg_sound(out);
+}
+END_TEST
+
+/* ---- properties ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct parts {
+    int *of;
+    int n;
+} parts;
+
+static int part_of(void *user, const fx_node *n)
+{
+    const parts *p = user;
+    return p->of[n->id];
+}
+
+/* Split anyhow that has no circle, then inlined: the same values, the graph itself as it was. */
+START_TEST(split_random)
+{
+    rg_start((uint32_t)_i);
+    fx_graph *g = rg_graph(ctx, 5 + (int)rg_draw(60)), *out = NULL;
+    const char *before = rg_text(g);
+    parts p = {calloc(g->n_ids, sizeof(int)), 1 + (int)rg_draw(6)};
+    int now = 0;
+    FX_FOR_NODES(g, n) /* numbers that only grow make no circle */
+        p.of[n->id] = now += now < p.n && rg_draw(10) == 0;
+    ck_assert_msg(fx_graph_split_module(g, part_of, &p, &out) == FX_OK, "%s", rg_message(ctx));
+    ck_assert_str_eq(rg_text(g), before);
+    rg_sound(out);
+    FX_FOR_NODES(out, n)
+        ck_assert_int_ne(n->opcode, FX_CALL_METHOD);
+    ck_assert_msg(fx_inline_bodies(out) == FX_OK, "%s", rg_message(ctx));
+    rg_sound(out);
+    rg_same_values(g, out);
+    ck_assert_uint_eq(out->n_nodes, g->n_nodes);
+    free(p.of);
+}
+END_TEST
+
+/* Arbitrary parts: refused with a circle named, or right. */
+START_TEST(split_random_circles)
+{
+    rg_start((uint32_t)_i + 1000);
+    fx_graph *g = rg_graph(ctx, 4 + (int)rg_draw(8)), *out = NULL;
+    parts p = {calloc(g->n_ids, sizeof(int)), 2};
+    FX_FOR_NODES(g, n)
+        p.of[n->id] = (int)rg_draw(2);
+    fx_status st = fx_graph_split_module(g, part_of, &p, &out);
+    if (st == FX_OK) {
+        rg_sound(out);
+        ck_assert_int_eq(fx_inline_bodies(out), FX_OK);
+        rg_sound(out);
+        rg_same_values(g, out);
+    } else {
+        ck_assert_ptr_nonnull(strstr(rg_message(ctx), "circle"));
+    }
+    free(p.of);
+}
+END_TEST
+
+/* Nested: a split graph is split again, and inlined at one go. */
+START_TEST(split_of_split)
+{
+    rg_start((uint32_t)_i + 2000);
+    fx_graph *g = rg_graph(ctx, 40), *out = NULL, *outer = NULL;
+    parts p = {calloc(g->n_ids, sizeof(int)), 4};
+    int now = 0;
+    FX_FOR_NODES(g, n)
+        p.of[n->id] = now += rg_draw(10) == 0;
+    ck_assert_int_eq(fx_graph_split_module(g, part_of, &p, &out), FX_OK);
+    parts q = {calloc(out->n_ids, sizeof(int)), 2};
+    now = 0;
+    FX_FOR_NODES(out, n)
+        q.of[n->id] = now += rg_draw(4) == 0;
+    ck_assert_int_eq(fx_graph_split_module(out, part_of, &q, &outer), FX_OK);
+    rg_sound(outer);
+    ck_assert_int_eq(fx_inline_bodies(outer), FX_OK);
+    rg_sound(outer);
+    rg_same_values(g, outer);
+    free(p.of);
+    free(q.of);
+}
+END_TEST
+
+/* Writes keep their place: x is read, written, read again, whatever parts the three are in. */
+START_TEST(writes_keep_their_place)
+{
+    fx_graph *g = rg_parse(ctx, "graph \"m\" imported\n"
+                                "%x : f32[2] = placeholder[x]\n"
+                                "%p0_y = call_function[aten.relu.default](%x)\n"
+                                "%p1_w = call_function[aten.add_.Tensor](%x, 1.0)\n"
+                                "%p0_z = call_function[aten.neg.default](%x)\n"
+                                "output((%p0_y, %p0_z))\n"),
+             *out = NULL;
+    ck_assert_int_eq(fx_graph_split_module(g, part_by_meta, NULL, &out), FX_ERR_ARGUMENT);
+    ck_assert_msg(strstr(rg_message(ctx), "circle") != NULL, "%s", rg_message(ctx));
+}
+END_TEST
+
+/* ---- extract ------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(extract)
+{
+    fx_graph *g = rg_parse(ctx, two_parts), *out = NULL;
+    const char *before = rg_text(g);
+    fx_node *mul = fx_graph_find_node(g, "p0_mul"), *sub = fx_graph_find_node(g, "p1_sub"), *x = fx_graph_find_node(g, "x");
+    ck_assert_int_eq(fx_graph_extract_subgraph(g, 1, &mul, 1, &sub, &out), FX_OK);
+    rg_sound(out);
+    ck_assert_str_eq(rg_text(g), before);
+    ck_assert_uint_eq(out->n_nodes, 7); /* p0_mul, b_weight, four calls, output */
+    ck_assert_int_eq(fx_graph_find_node(out, "p0_mul")->opcode, FX_PLACEHOLDER);
+    ck_assert_ptr_nonnull(fx_attr_find(out, "b.weight"));
+    ck_assert_ptr_null(fx_attr_find(out, "a.weight"));
+    ck_assert_int_eq(fx_graph_output_node(out)->args->items[0]->kind, FX_ARG_NODE);
+    out = NULL;
+    ck_assert_int_eq(fx_graph_extract_subgraph(g, 0, NULL, 1, &sub, &out), FX_ERR_ARGUMENT);
+    ck_assert_msg(strstr(rg_message(ctx), "'x'") != NULL, "%s", rg_message(ctx));
+    ck_assert_int_eq(fx_graph_extract_subgraph(g, 2, (fx_node *[]){x, x}, 1, &sub, &out), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_extract_subgraph(g, 1, (fx_node *[]){NULL}, 1, &sub, &out), FX_ERR_ARGUMENT);
+    fx_graph *other = rg_parse(ctx, two_parts);
+    ck_assert_int_eq(fx_graph_extract_subgraph(other, 1, &x, 1, &sub, &out), FX_ERR_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(rg_message(ctx), "another graph"));
+    ck_assert_ptr_null(out);
+}
+END_TEST
+
+/* Everything from the placeholders to the outputs is the graph again. */
+START_TEST(extract_random)
+{
+    rg_start((uint32_t)_i + 3000);
+    fx_graph *g = rg_graph(ctx, 30), *out = NULL;
+    fx_node *in[3], *outs[8];
+    const fx_node *result = fx_graph_output_node(g);
+    size_t n = 0;
+    FX_FOR_NODES(g, t)
+        if (t->opcode == FX_PLACEHOLDER)
+            in[n++] = t;
+    for (int i = 0; i < result->n_operands; i++)
+        outs[i] = result->operands[i].def;
+    ck_assert_int_eq(fx_graph_extract_subgraph(g, n, in, (size_t)result->n_operands, outs, &out), FX_OK);
+    rg_sound(out);
+    rg_same_values(g, out);
+}
+END_TEST
+
+/* ---- minimize ----------------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct culprits {
+    const char *first, *last;
+} culprits;
+
+static bool holds_both(void *user, fx_graph *part)
+{
+    const culprits *c = user;
+    rg_sound(part);
+    const fx_node *a = fx_graph_find_node(part, c->first), *b = fx_graph_find_node(part, c->last);
+    return a && b && a->opcode != FX_PLACEHOLDER && b->opcode != FX_PLACEHOLDER;
+}
+
+static bool never(void *user, fx_graph *part)
+{
+    (void)user;
+    (void)part;
+    return false;
+}
+
+static fx_graph *chain(int n)
+{
+    fx_graph *g = fx_graph_new(ctx, "chain");
+    g->stage = FX_STAGE_IMPORTED;
+    fx_node *x = fx_node_new(g, FX_PLACEHOLDER, "x", NULL, NULL, 0, NULL, NULL);
+    x->type = fx_type_tensor_static(ctx, FX_F32, 2, (int64_t[]){4, 4});
+    for (int i = 0; i < n; i++)
+        x = rg_unary(g, i % 2 ? FX_OP_neg : FX_OP_relu, x);
+    rg_output(g, 1, &x);
+    return g;
+}
+
+START_TEST(minimize)
+{
+    fx_graph *g = chain(1000), *out = NULL;
+    const char *before = rg_text(g);
+    size_t tries = 0;
+    culprits one = {"relu_300", "relu_300"}, two = {"relu_100", "neg_102"};
+    ck_assert_int_eq(fx_graph_minimize(g, holds_both, &one, &out, &tries), FX_OK);
+    ck_assert_uint_eq(out->n_nodes, 3);
+    ck_assert_uint_le(tries, 22);
+    ck_assert_int_eq(fx_graph_minimize(g, holds_both, &two, &out, &tries), FX_OK);
+    ck_assert_uint_eq(out->n_nodes, 8); /* relu_100 neg_100 relu_101 neg_101 relu_102 neg_102 */
+    ck_assert_int_eq(fx_graph_minimize(g, never, NULL, &out, &tries), FX_ERR_ARGUMENT);
+    ck_assert_uint_eq(tries, 1);
+    ck_assert_str_eq(rg_text(g), before);
+}
+END_TEST
+
+/* ---- memory that runs out ---------------------------------------------------------------------------------------------------------------- */
+
+static long left = -1;
+
+static void *scarce(void *user, size_t size)
+{
+    (void)user;
+    if (left == 0 || (left > 0 && --left == 0))
+        return NULL;
+    return calloc(1, size);
+}
+
+static void give_back(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+
+/* Every allocation fails once in turn: an error, the graph as it was, no leak (under ASan). */
+START_TEST(every_allocation_fails)
+{
+    ctx = fx_context_create_with(scarce, give_back, NULL);
+    long at = 1;
+    for (bool whole = false; !whole; at++) {
+        left = -1;
+        fx_context *c = fx_context_create_with(scarce, give_back, NULL);
+        rg_start(7);
+        fx_graph *g = rg_graph(c, 40), *out = NULL;
+        parts p = {calloc(g->n_ids, sizeof(int)), 2};
+        int now = 0, *partition = malloc(g->n_nodes * sizeof(int));
+        FX_FOR_NODES(g, n)
+            p.of[n->id] = now += rg_draw(10) == 0;
+        const char *before = rg_text(g);
+        fx_node *last = g->last->operands[0].def;
+        fx_node *in[3] = {g->first, g->first->next, g->first->next->next};
+        left = at;
+        fx_status st[3] = {fx_graph_split_module(g, part_of, &p, &out)};
+        st[1] = out ? fx_inline_bodies(out) : st[0];
+        st[2] = fx_graph_extract_subgraph(g, 3, in, 1, &last, &out);
+        whole = left > 0;
+        left = -1;
+        bool failed = false;
+        for (int i = 0; i < 3; i++) {
+            ck_assert(st[i] == FX_OK || st[i] == FX_ERR_NOMEM);
+            failed = failed || st[i] != FX_OK;
+        }
+        ck_assert(whole || failed);
+        ck_assert_str_eq(rg_text(g), before);
+        rg_sound(g);
+        free(p.of);
+        free(partition);
+        fx_context_free(c);
+    }
+    ck_assert_int_ge(at, 2);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("split");
+    TCase *t = tcase_create("split");
+    tcase_set_timeout(t, 300);
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, split_moves_what_one_part_uses);
+    tcase_add_test(t, circles_are_named);
+    tcase_add_test(t, bad_arguments);
+    tcase_add_test(t, tags_in_their_order);
+    tcase_add_loop_test(t, split_random, 0, 60);
+    tcase_add_loop_test(t, split_random_circles, 0, 60);
+    tcase_add_loop_test(t, split_of_split, 0, 20);
+    tcase_add_test(t, writes_keep_their_place);
+    tcase_add_test(t, extract);
+    tcase_add_loop_test(t, extract_random, 0, 20);
+    tcase_add_test(t, minimize);
+    suite_add_tcase(s, t);
+    t = tcase_create("memory");
+    tcase_set_timeout(t, 300);
+    tcase_add_test(t, every_allocation_fails);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
