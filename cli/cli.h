@@ -54,6 +54,8 @@ char *path_join(const char *dir, const char *name);
 /* Runs a program and waits; its output goes to `log` (a file) or where ours goes (NULL). The exit status, -1 when it
  * could not be started. */
 int run_program(char *const *argv, const char *log);
+/* Writes the file whole or not at all; 0, or 1 with a message. */
+int write_text(const char *command, const char *path, const char *text, size_t size);
 /* The whole file, NUL-terminated, for the caller to free; NULL when it cannot be read. */
 char *read_text(const char *path, size_t *size);
 

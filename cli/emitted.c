@@ -33,15 +33,6 @@ static const char shim[] =
     "    return status == NET_OK ? 0 : net_status_string(status);\n"
     "}\n";
 
-static int write_text(const char *command, const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-
-    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
-        return complain(command, "%s: expected to write this file: %s", path, strerror(errno));
-    return 0;
-}
-
 enum { MAX_WORDS = 64 };
 
 /* Splits text at blanks and appends the words to argv. */
@@ -64,7 +55,7 @@ static int build(const char *command, fx_context *ctx, const fx_compile_options 
         complain(command, "out of memory");
         goto done;
     }
-    if (fx_target_describe(ctx, options->target ? options->target : "native", &target) != FX_OK || write_text(command, shim_c, shim))
+    if (fx_target_describe(ctx, options->target ? options->target : "native", &target) != FX_OK || write_text(command, shim_c, shim, sizeof shim - 1))
         goto done;
     snprintf(cc_words, sizeof cc_words, "%s", cc && *cc ? cc : "cc");
     snprintf(flags, sizeof flags, "%s", target.cflags ? target.cflags : "");

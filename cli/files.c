@@ -74,6 +74,34 @@ int run_program(char *const *argv, const char *log)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+int write_text(const char *command, const char *path, const char *text, size_t size)
+{
+    size_t n = strlen(path) + 16;
+    char *part = malloc(n);
+
+    if (!part)
+        return complain(command, "out of memory");
+    /* A file of its own beside it, moved into place; what is no plain file (/dev/stdout, a pipe) is written as it is. */
+    struct stat st;
+    bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+    snprintf(part, n, special ? "%s" : "%s.%ld~", path, (long)getpid());
+    FILE *f = fopen(part, "wb");
+    bool good = f && fwrite(text, 1, size, f) == size;
+    int error = errno;
+    if (f && fclose(f) != 0) {
+        error = good ? errno : error;
+        good = false;
+    }
+    if (good && !special && rename(part, path) != 0) {
+        error = errno;
+        good = false;
+    }
+    if (!good && f && !special)
+        unlink(part);
+    free(part);
+    return good ? 0 : complain(command, "expected to write '%s': %s", path, strerror(error));
+}
+
 char *read_text(const char *path, size_t *size)
 {
     FILE *f = fopen(path, "rb");

@@ -96,6 +96,8 @@ void fx_put_double(fx_text *t, double v);
 /* text as a C string literal with quotes: \" \\ \n \r \t; other control bytes and bytes that are not UTF-8 as three
  * octal digits (\001); valid UTF-8 as it is. */
 void fx_put_quoted(fx_text *t, const char *s);
+/* Length of the well-formed UTF-8 sequence at s, 0 if there is none (overlong forms and surrogates are none). */
+int fx_utf8_length(const char *s);
 /* Reads such a literal at s (which points at the opening quote, ends before `end`) and sets *after behind the closing quote;
  * \xHH and \uHHHH are read too. NULL when it is malformed or holds a NUL. The result is interned. */
 const char *fx_parse_quoted(fx_context *ctx, const char *s, const char *end, const char **after);
@@ -642,7 +644,8 @@ fx_status fx_graph_parse(fx_context *ctx, const char *file, const char *text, si
  * graph verified at its stage. So that a text may be written by hand. */
 fx_status fx_graph_complete(fx_graph *g);
 void fx_graph_print_table(fx_text *t, const fx_graph *g);             /* print_tabular with shapes, FLOPs, bytes, totals */
-void fx_graph_print_dot(fx_text *t, const fx_graph *g);
+void fx_graph_print_dot(fx_text *t, const fx_graph *g);               /* for Graphviz, as FxGraphDrawer draws it */
+void fx_graph_print_json(fx_text *t, const fx_graph *g);              /* valid JSON whatever is in the graph */
 void fx_arg_print(fx_text *t, const fx_arg *a, const fx_node *n);     /* operand numbers as %name of n's operands (n may be NULL) */
 /* Multiply-adds count 2. 0 for views. */
 int64_t fx_node_flops(const fx_node *n);

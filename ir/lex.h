@@ -68,4 +68,19 @@ fx_arg_kind fx_torch_name(const char *s);
 /* A 64-bit hash of bytes, for telling contents apart in texts (not against malice). */
 uint64_t fx_hash_bytes(const void *data, size_t size);
 
+/* ---- subgraphs.c: what printers walk over ---- */
+
+/* All modules from the root on, parents before children: the order of texts. */
+const fx_module **fx_modules_in_order(fx_arena *arena, const fx_graph *g, size_t *n);
+
+/* The graphs inside a graph, however deep, each once and before what uses it. A graph that contains itself, which no model has and the
+ * verifier refuses, has the number -1. */
+typedef struct fx_subgraphs {
+    const fx_graph **graphs;
+    size_t n, cap;
+    fx_map number;           /* graph -> its number + 1 */
+} fx_subgraphs;
+void fx_find_subgraphs(fx_subgraphs *s, fx_arena *tmp, const fx_graph *whole);
+int fx_subgraph_number(const fx_subgraphs *s, const fx_graph *g);
+
 #endif

@@ -122,9 +122,7 @@ typedef struct printer {
     fx_text *t;
     fx_arena *tmp;
     fx_graph *g;                        /* the graph at hand */
-    const fx_graph **graphs;            /* subgraphs, each before what uses it */
-    size_t n_graphs, cap_graphs;
-    fx_map graph_number;                /* graph -> its number + 1 */
+    fx_subgraphs inner;
     fx_map seen;                        /* storage -> how many attributes lie on it */
     fx_map number;                      /* storage -> its number + 1, for those that several share */
     uintptr_t n_shared;
@@ -234,7 +232,7 @@ static void put_arg(const printer *p, fx_text *t, const fx_arg *a, const fx_node
     case FX_ARG_GRAPH:
         fx_puts(t, "graph(");
         if (p)
-            fx_printf(t, "%lld", (long long)(uintptr_t)fx_map_get(&p->graph_number, a->graph) - 1);
+            fx_printf(t, "%d", fx_subgraph_number(&p->inner, a->graph));
         else
             fx_put_quoted(t, a->graph->name);
         fx_puts(t, ")");
@@ -339,22 +337,6 @@ static void put_content(fx_text *t, fx_context *ctx, const fx_attr *a)
         fx_storage_free(dense.storage);
 }
 
-/* All modules from the root on, parents before children: the order of the text. */
-static const fx_module **preorder(fx_arena *arena, const fx_module *root, size_t *n)
-{
-    const fx_module **all = NULL, **stack = NULL;
-    size_t cap = 0, depth = 0, cap_stack = 0;
-    *n = 0;
-    FX_PUSH(arena, stack, depth, cap_stack) = root;
-    while (depth > 0) {
-        const fx_module *m = stack[--depth];
-        FX_PUSH(arena, all, *n, cap) = m;
-        for (size_t i = m->n_children; i > 0; i--)
-            FX_PUSH(arena, stack, depth, cap_stack) = m->children[i - 1];
-    }
-    return all;
-}
-
 static void put_attr(printer *p, const fx_attr *a)
 {
     fx_text *t = p->t;
@@ -413,7 +395,7 @@ static void put_module(const printer *p, const fx_module *m)
         fx_puts(t, ")");
     }
     if (m->body)
-        fx_printf(t, " body %lld", (long long)(uintptr_t)fx_map_get(&p->graph_number, m->body) - 1);
+        fx_printf(t, " body %d", fx_subgraph_number(&p->inner, m->body));
     put_meta(p, m->meta);
     fx_puts(t, "\n");
 }
@@ -422,7 +404,7 @@ static void put_module(const printer *p, const fx_module *m)
 static void put_modules(printer *p)
 {
     size_t n;
-    const fx_module **all = preorder(p->tmp, p->g->root, &n);
+    const fx_module **all = fx_modules_in_order(p->tmp, p->g, &n);
     for (size_t i = 0; i < n; i++) {
         const fx_module *m = all[i];
         bool leaf = m->n_attrs == 0 && m->n_children == 0 && m->parent;
@@ -502,82 +484,26 @@ static void put_node(const printer *p, const fx_node *n)
     fx_puts(t, "\n");
 }
 
-/* ---- subgraphs ---------------------------------------------------------------------------------------------------------------- */
-
-/* A graph whose subgraphs are being looked for. */
-typedef struct search {
-    printer *p;
-    const fx_graph **found;
-    size_t n, cap;
-} search;
-
-static const fx_arg *find_graph(void *user, const fx_arg *leaf)
-{
-    search *s = user;
-    if (leaf->kind == FX_ARG_GRAPH)
-        FX_PUSH(s->p->tmp, s->found, s->n, s->cap) = leaf->graph;
-    return leaf;
-}
-
-/* The graphs that g names itself, and how many attributes lie on each storage. */
-static void look_through(search *s, const fx_graph *g)
-{
-    printer *p = s->p;
-    size_t n;
-    const fx_module **all = preorder(p->tmp, g->root, &n);
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < all[i]->n_attrs; k++) {
-            const void *st = all[i]->attrs[k]->tensor.storage;
-            if (st)
-                fx_map_put(p->tmp, &p->seen, st, (void *)((uintptr_t)fx_map_get(&p->seen, st) + 1));
-        }
-        if (all[i]->body)
-            FX_PUSH(p->tmp, s->found, s->n, s->cap) = all[i]->body;
-        for (const fx_meta *m = all[i]->meta; m; m = m->next)
-            fx_arg_map(g->ctx, m->value, find_graph, s);
-    }
-    FX_FOR_NODES(g, node) {
-        fx_arg_map(g->ctx, node->args, find_graph, s);
-        fx_arg_map(g->ctx, node->kwargs, find_graph, s);
-        for (const fx_meta *m = node->meta; m; m = m->next)
-            fx_arg_map(g->ctx, m->value, find_graph, s);
-    }
-}
-
-/* All subgraphs, each before what uses it. A stack of our own: nesting is the caller's choice. A graph that contains itself, which no
- * model has and the verifier refuses, is named by the number -1, and the text does not read back. */
-static void number_subgraphs(printer *p, const fx_graph *whole)
-{
-    struct level { const fx_graph *g; search found; size_t next; } *stack = NULL;
-    size_t depth = 0, cap = 0;
-    fx_map entered = {0};
-    FX_PUSH(p->tmp, stack, depth, cap) = (struct level){.g = whole};
-    for (;;) {
-        struct level *top = &stack[depth - 1];
-        if (!top->found.p) {
-            top->found.p = p;
-            fx_map_put(p->tmp, &entered, top->g, p);
-            look_through(&top->found, top->g);
-        }
-        if (top->next < top->found.n) {
-            const fx_graph *sub = top->found.found[top->next++];
-            if (!fx_map_get(&entered, sub))
-                FX_PUSH(p->tmp, stack, depth, cap) = (struct level){.g = sub};
-            continue;
-        }
-        if (--depth == 0)
-            return;
-        FX_PUSH(p->tmp, p->graphs, p->n_graphs, p->cap_graphs) = stack[depth].g;
-        fx_map_put(p->tmp, &p->graph_number, stack[depth].g, (void *)(uintptr_t)p->n_graphs);
-    }
-}
-
 /* ---- the whole ------------------------------------------------------------------------------------------------------------------ */
 
 const char *fx_stage_name(fx_stage stage)
 {
     static const char *const names[] = {"captured", "imported", "functional", "core"};
     return (unsigned)stage < sizeof names / sizeof *names ? names[stage] : "?";
+}
+
+/* How many attributes lie on each storage. */
+static void count_storages(printer *p, const fx_graph *g)
+{
+    size_t n;
+    const fx_module **all = fx_modules_in_order(p->tmp, g, &n);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < all[i]->n_attrs; k++) {
+            const void *st = all[i]->attrs[k]->tensor.storage;
+            if (st)
+                fx_map_put(p->tmp, &p->seen, st, (void *)((uintptr_t)fx_map_get(&p->seen, st) + 1));
+        }
+    }
 }
 
 static void put_header(const printer *p)
@@ -635,12 +561,15 @@ void fx_graph_print(fx_text *t, const fx_graph *g)
 {
     /* Types and arguments are interned while printing, which leaves the graph what it is. */
     printer p = {.t = t, .tmp = fx_arena_create(g->ctx), .g = (fx_graph *)(uintptr_t)g};
-    number_subgraphs(&p, g);
+    fx_find_subgraphs(&p.inner, p.tmp, g);
+    count_storages(&p, g);
+    for (size_t i = 0; i < p.inner.n; i++)
+        count_storages(&p, p.inner.graphs[i]);
     fx_puts(t, "graph ");
     put_header(&p);
     fx_puts(t, "\n");
-    for (size_t i = 0; i < p.n_graphs; i++) {
-        p.g = (fx_graph *)(uintptr_t)p.graphs[i];
+    for (size_t i = 0; i < p.inner.n; i++) {
+        p.g = (fx_graph *)(uintptr_t)p.inner.graphs[i];
         fx_printf(t, "\nsubgraph %zu ", i);
         put_header(&p);
         fx_puts(t, " {\n");
@@ -650,7 +579,7 @@ void fx_graph_print(fx_text *t, const fx_graph *g)
         put_nodes(&p);
         fx_puts(t, "}\n");
     }
-    fx_puts(t, p.n_graphs ? "\n" : "");
+    fx_puts(t, p.inner.n ? "\n" : "");
     p.g = (fx_graph *)(uintptr_t)g;
     for (size_t i = 0; i < g->n_symbols; i++)
         put_symbol(t, &g->symbols[i]);

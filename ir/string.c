@@ -221,9 +221,9 @@ double fx_parse_double(const char *s, const char **after)
 
 /* ---- literals ------------------------------------------------------------------------------------------------ */
 
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none (overlong forms and surrogates are none). */
-static int utf8_length(const unsigned char *s)
+int fx_utf8_length(const char *text)
 {
+    const unsigned char *s = (const unsigned char *)text;
     if (s[0] < 0x80)
         return 1;
     int n = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
@@ -240,7 +240,7 @@ void fx_put_quoted(fx_text *t, const char *s)
 {
     fx_puts(t, "\"");
     for (const unsigned char *p = (const unsigned char *)s; *p;) {
-        int n = utf8_length(p);
+        int n = fx_utf8_length((const char *)p);
         static const char plain[] = "\"\\\n\r\t", spelled[] = "\"\\nrt";
         const char *special = strchr(plain, *p);
         if (special) {

@@ -9,8 +9,16 @@
 extern "C" {
 #endif
 
-/* Forms a graph is shown in: a table with shapes, FLOPs and bytes; the .fx text, which fx_load_model reads back; Graphviz. */
-typedef enum fx_form { FX_FORM_TABLE, FX_FORM_TEXT, FX_FORM_DOT } fx_form;
+/* Forms a graph is shown in. Those that are FX's are laid out as torch.fx does (docs/text.md). */
+typedef enum fx_form {
+    FX_FORM_TABLE,    /* a table with shapes, FLOPs and bytes */
+    FX_FORM_TEXT,     /* the .fx text, which fx_load_model reads back */
+    FX_FORM_DOT,      /* FxGraphDrawer's picture, for Graphviz */
+    FX_FORM_CODE,     /* FX's `code`: Python that runs under torch */
+    FX_FORM_READABLE, /* FX's print_readable: the same as a class, with shapes, dtypes and source lines */
+    FX_FORM_TABULAR,  /* FX's print_tabular: opcode, name, target, args, kwargs */
+    FX_FORM_JSON      /* all there is, for programs to read */
+} fx_form;
 
 /* The graph as text, owned by the graph's context. */
 fx_status fx_graph_format(fx_graph *graph, fx_form form, const char **text);
