@@ -4,6 +4,7 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
     FXCC=build/release/bin/fxcc python3 tests/cli/test_cli.py
 """
+import ast
 import io
 import json
 import math
@@ -17,6 +18,7 @@ import subprocess
 import tempfile
 import unittest
 import zipfile
+from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FXCC = os.environ.get("FXCC") or str(ROOT / "build" / "release" / "bin" / "fxcc")
@@ -150,8 +152,59 @@ class Looking(Case):
     def test_dot(self):
         text = self.ok("show", "--dot", DIGITS)
         self.assertTrue(text.startswith("digraph"))
-        if shutil.which("dot"):
-            subprocess.run(["dot", "-Tsvg", "-o", "/dev/null"], input=text.encode(), check=True)
+
+    @unittest.skipUnless(shutil.which("dot"), "Graphviz is not here")
+    def test_svg(self):
+        text = self.ok("show", "--svg", DIGITS)
+        self.assertEqual(ElementTree.fromstring(text).tag, "{http://www.w3.org/2000/svg}svg")
+        for word in ("%conv2d", "op_code=call_function", "aten.conv2d.default", "f32["):
+            self.assertIn(word, text)
+        self.assertEqual(self.ok("show", "--svg", DIGITS, "-o", self.dir / "d.svg"), "")
+        self.assertEqual((self.dir / "d.svg").read_text(), text)
+
+    def test_svg_without_graphviz(self):
+        (self.dir / "bin").mkdir()
+        self.fails("show", "--svg", DIGITS, "-o", self.dir / "d.svg", says="expected Graphviz's program 'dot' on the PATH",
+                   env={**os.environ, "PATH": str(self.dir / "bin")})
+        (self.dir / "bin" / "dot").write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
+        (self.dir / "bin" / "dot").chmod(0o755)
+        self.fails("show", "--svg", DIGITS, "-o", self.dir / "d.svg", says="got exit status 3: broken",
+                   env={**os.environ, "PATH": f"{self.dir / 'bin'}:/bin:/usr/bin"})
+        self.assertFalse((self.dir / "d.svg").exists())
+
+    def test_code(self):
+        text = self.ok("show", "--code", DIGITS)
+        ast.parse(text)
+        self.assertIn("import torch\n", text)
+        self.assertRegex(text, r"conv2d = torch\.ops\.aten\.conv2d\.default\(.*\);  .* = None\n")
+
+    def test_readable(self):
+        text = self.ok("show", "--readable", DIGITS)
+        ast.parse(text)
+        self.assertRegex(text, r'conv2d: "f32\[1, \d+, 8, 8\]" = torch\.ops\.aten')
+
+    def test_tabular(self):
+        lines = self.ok("show", "--tabular", DIGITS).splitlines()
+        self.assertEqual(lines[0].split(), ["opcode", "name", "target", "args", "kwargs"])
+        self.assertRegex(lines[2], r"^placeholder +\w+ +\w+ +\(\) +\{\}$")
+
+    def test_json(self):
+        graph = json.loads(self.ok("show", "--json", DIGITS))
+        self.assertEqual(graph["format"], "fxcc graph")
+        self.assertIn("aten.conv2d.default", [n["target"] for n in graph["nodes"]])
+
+    def test_one_form(self):
+        self.fails("show", "--text", "--dot", DIGITS, says="expected one form, got --text and --dot")
+        self.fails("show", "--json", "--svg", DIGITS, says="expected one form")
+        self.fails("show", "--code", DIGITS, "-o", "a", "-o", "b", says="expected one --output")
+        self.ok("show", "--text", "--text", DIGITS)
+
+    def test_output_file(self):
+        self.assertEqual(self.ok("show", DIGITS, "-o", self.dir / "table.txt"), "")
+        self.assertEqual((self.dir / "table.txt").read_text(), self.ok("show", DIGITS))
+        self.fails("show", DIGITS, "-o", self.dir / "none" / "table.txt", says=str(self.dir / "none" / "table.txt"))
+        self.assertEqual(self.ok("show", DIGITS, "-o", "/dev/stdout"), self.ok("show", DIGITS))
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["table.txt"])
 
     def test_program(self):
         self.assertIn("conv2d", self.ok("show", "--program", DIGITS))
