@@ -189,7 +189,7 @@ START_TEST(unknown_calls_are_refused)
     ck_assert_ptr_nonnull(strstr(last_message(), "their.own.op"));
     g = graph_of("\n%x : f32[3] = placeholder[x]\n%y : f32[3] = call_method[cosh](%x)\noutput((%y,))\n");
     ck_assert_int_eq(fx_graph_interpret(g, 1, &x, &n, &out), FX_ERR_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(last_message(), "call_method 'cosh'"));
+    ck_assert_ptr_nonnull(strstr(last_message(), "cosh"));
 }
 END_TEST
 
