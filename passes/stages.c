@@ -1,16 +1,6 @@
-/* passes/stages.c: the passes that take a graph from one stage to the next: what lowering begins with, for those who want to see or change it.
+/* passes/stages.c: functionalisation as a pass of its own, for those who want to see or change what lowering begins with.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "passes/rewrite.h"
-
-fx_status fx_gpass_legalize(fx_pass_run *run)
-{
-    fx_graph *g = run->graph;
-    if (g->stage != FX_STAGE_CAPTURED)
-        return FX_OK;
-    FX_TRY(fx_legalize(g));
-    fx_pass_note(run, NULL, "captured graph became one of aten operators, %zu nodes", g->n_nodes);
-    return FX_OK;
-}
 
 fx_status fx_gpass_functionalize(fx_pass_run *run)
 {
