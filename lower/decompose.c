@@ -12,7 +12,7 @@ fx_status fx_pass_decompose(fx_lower *l)
 {
     fx_graph *g = l->graph;
     FX_TRY(fx_infer_missing(g));
-    fx_remove_dead(g, NULL);
+    fx_remove_dead(g);
     size_t count = 0;
     fx_node **nodes = FX_NEW_ARRAY(l->scratch, fx_node *, g->n_nodes + 1);
     FX_FOR_NODES(g, n)
@@ -33,6 +33,6 @@ fx_status fx_pass_decompose(fx_lower *l)
     }
     FX_TRY(status);
     FX_TRY(fx_infer_missing(g));
-    fx_remove_dead(g, NULL);
+    fx_remove_dead(g);
     return FX_OK;
 }

@@ -36,10 +36,35 @@ const char *fx_pass_str(const fx_pass_run *run, const char *name);
 
 /* ---- dead.c ------------------------------------------------------------------------------------------------------------------ */
 
-/* Erases nodes without users and effects (placeholders stay); how many went. They are noted where there is a run. */
-size_t fx_remove_dead(fx_graph *g, fx_pass_run *run);
-/* Whether nobody would notice if n were gone. */
+/* Whether nobody would notice if n were gone: unused, and no write, random state, assert, input, output or unknown function. */
 bool fx_is_dead(const fx_node *n);
+/* Erases such nodes; how many went. */
+size_t fx_remove_dead(fx_graph *g);
+
+/* ---- tree.c: the module tree as passes change it ----------------------------------------------------------------------------------- */
+
+/* How many nodes use each attribute and module, directly or by calling a module above; what loses its last use is removed at the end. */
+typedef struct fx_refs fx_refs;
+fx_refs *fx_refs_count(fx_graph *g, fx_arena *arena);
+size_t fx_refs_of_attr(const fx_refs *r, const fx_attr *a);
+size_t fx_refs_of_module(const fx_refs *r, const fx_module *m);  /* of it, its tensors, and what holds it */
+void fx_refs_drop_attr(fx_refs *r, fx_attr *a);                  /* one get_attr of it is gone */
+void fx_refs_drop_module(fx_refs *r, fx_module *m);              /* one call of it is gone */
+void fx_refs_remove_dropped(fx_refs *r);                         /* what was dropped and has no use left leaves the tree */
+
+/* Another tensor in place of that at path; a new parameter when there is none. Tensors tied to the old one keep it. */
+void fx_attr_put(fx_graph *g, const char *path, const fx_tensor *t);
+void fx_module_put_config(fx_module *m, const char *key, const fx_arg *value);
+/* Sets an argument of a call as its caller would: by position where that is possible, else by keyword. The node's type stays. */
+void fx_node_put_argument(fx_node *n, int param, const char *name, fx_node *value);
+
+/* ---- cse.c, fold.c: shared with lowering ----------------------------------------------------------------------------------------------- */
+
+/* Of equal calls the first stays; how many went. With a run effects and aliases count, and merges are noted; without (lowering: nothing writes,
+ * results are copied out) all equal calls merge. */
+size_t fx_merge_equal(fx_graph *g, fx_arena *scratch, fx_pass_run *run);
+/* Calls of constants become constants; the graph writes nothing. */
+fx_status fx_fold_constants(fx_graph *g, fx_arena *scratch);
 
 /* ---- normalize.c --------------------------------------------------------------------------------------------------------------------- */
 

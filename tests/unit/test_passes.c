@@ -66,7 +66,11 @@ START_TEST(bad_pipelines)
     refused("eliminate_dead_cod", "there is no pass 'eliminate_dead_cod'; did you mean 'eliminate_dead_code'?");
     refused("dead_code", "did you mean 'eliminate_dead_code'?");
     refused("zzzzzzzz", "there is no pass 'zzzzzzzz'; see 'fxcc passes'");
-    refused("eliminate_dead_code(x=1)", "pass eliminate_dead_code has no option 'x'; it takes none");
+    refused("normalize_args(x=1)", "pass normalize_args has no option 'x'; it takes none");
+    refused("eliminate_dead_code(unknow=1)", "did you mean 'unknown'?");
+    refused("eliminate_dead_code(unknown=7)", "expected true or false, got '7'");
+    refused("infer(inputs=a,inputs=b)", "given twice");
+    refused("reinplace,functionalize", "pass reinplace must stand after functionalize, which follows it here");
     refused("eliminate_dead_code,", "expected the name of a pass, got the end");
     refused(",", "column 1: expected the name of a pass, got ','");
     refused("eliminate_dead_code eliminate_dead_code", "column 21: expected ',' between passes");
