@@ -2,6 +2,7 @@
  * numbers, errors. What single rows compute is in test_interp.c and tests/ops.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -524,6 +525,132 @@ START_TEST(numbers_of_python_fail_by_name)
 }
 END_TEST
 
+/* ---- captured graphs: modules, methods, torch's functions --------------------------------------------------------------------- */
+
+static const char live[] = "graph \"case\" captured\n"
+                           "module act : torch.nn.ReLU\nmodule lin : torch.nn.Linear(in_features=2, out_features=2)\n"
+                           "parameter lin.weight : f32[2, 2] = [1.0, 0.0, 0.0, -1.0]\n"
+                           "parameter lin.bias : f32[2] = [0.0, 1.0]\n\n"
+                           "%x = placeholder[x]\n"
+                           "%lin = call_module[lin](%x)\n"
+                           "%act = call_module[act](%lin)\n"
+                           "%n = call_method[size](%act, 0)\n"
+                           "%half = call_function[_operator.floordiv](%n, 2)\n"
+                           "%view = call_method[view](%act, %half, -1)\n"
+                           "%y = call_function[torch.add](%view, 1, alpha=2)\n"
+                           "output(%y)\n";
+
+static fx_tensor square(const float v[4])
+{
+    fx_tensor t;
+    ck_assert_int_eq(fx_tensor_create(ctx, FX_F32, 2, (int64_t[]){2, 2}, &t), FX_OK);
+    memcpy(t.data, v, 4 * sizeof *v);
+    return t;
+}
+
+START_TEST(modules_methods_and_functions_run)
+{
+    fx_graph *g = NULL;
+    ck_assert_msg(fx_graph_parse(ctx, "case.fx", live, strlen(live), &g) == FX_OK, "%s", last_message());
+    fx_tensor x = square((float[]){3, 0, -1, 5});
+    fx_interpreter *in = interpreter(g, (fx_interpreter_options){0});
+    const fx_tensor *out = run(in, 1, &x, 1);
+    same(out, 4, (float[]){5, 3, 2, 2});
+    ck_assert_int_eq(out->sizes[0], 1);
+    /* other shapes: legalised anew */
+    fx_tensor longer;
+    ck_assert_int_eq(fx_tensor_create(ctx, FX_F32, 2, (int64_t[]){4, 2}, &longer), FX_OK);
+    out = run(in, 1, &longer, 1);
+    ck_assert_int_eq(out->sizes[0], 2);
+    ck_assert_int_eq(out->sizes[1], 4);
+    same(run(in, 1, &x, 1), 4, (float[]){5, 3, 2, 2});
+}
+END_TEST
+
+/* Replacing a module, its class, its settings or its weights on a live graph is seen by the very next run. */
+START_TEST(hot_replacement)
+{
+    fx_graph *g = NULL;
+    ck_assert_msg(fx_graph_parse(ctx, "case.fx", live, strlen(live), &g) == FX_OK, "%s", last_message());
+    fx_tensor x = square((float[]){3, 0, -1, 5});
+    fx_interpreter *in = interpreter(g, (fx_interpreter_options){0});
+    run(in, 1, &x, 1);
+    fx_module *act = fx_module_find(g, "act");
+    act->class_name = fx_intern(ctx, "torch.nn.SiLU");
+    const fx_tensor *out = run(in, 1, &x, 1);
+    ck_assert(fabs(fx_tensor_get(out, 0) - (2 + 3 / (1 + exp(-3.0)))) < 1e-6);
+    act->class_name = fx_intern(ctx, "torch.nn.LeakyReLU");
+    ck_assert(fabs(fx_tensor_get(run(in, 1, &x, 1), 2) - (2 - 0.01)) < 1e-6);
+    const char *key = "negative_slope";
+    const fx_arg *slope = fx_arg_float(ctx, 0.5);
+    act->config = fx_arg_dict(ctx, 1, &key, &slope);
+    ck_assert(fabs(fx_tensor_get(run(in, 1, &x, 1), 2) - (2 - 0.5)) < 1e-6);
+    ((float *)fx_attr_find(g, "lin.bias")->tensor.data)[0] = 10; /* elements are looked at, not remembered */
+    ck_assert(fabs(fx_tensor_get(run(in, 1, &x, 1), 0) - (2 + 13)) < 1e-6);
+    fx_tensor w = square((float[]){2, 0, 0, 2});
+    fx_attr_add(g, "lin.weight", &w, false);
+    ck_assert(fabs(fx_tensor_get(run(in, 1, &x, 1), 0) - (2 + 16)) < 1e-6);
+    fx_node *y = fx_graph_find_node(g, "y"); /* and nodes */
+    y->target = fx_intern(ctx, "torch.sub");
+    y->op = fx_op_find(y->target, NULL);
+    ck_assert(fabs(fx_tensor_get(run(in, 1, &x, 1), 0) - (16 - 2)) < 1e-6);
+}
+END_TEST
+
+START_TEST(writes_of_captured_graphs)
+{
+    fx_graph *g = NULL;
+    static const char text[] = "graph \"case\" captured\nmodule act : torch.nn.ReLU(inplace=True)\n\n"
+                               "%x = placeholder[x]\n%t = call_method[t](%x)\n%act = call_module[act](%t)\n"
+                               "%mul = call_method[mul_](%x, 10)\n"
+                               "output((%x, %t, %act, %mul))\n";
+    ck_assert_msg(fx_graph_parse(ctx, "case.fx", text, strlen(text), &g) == FX_OK, "%s", last_message());
+    fx_tensor x = square((float[]){3, -2, -1, 5});
+    fx_interpreter *in = interpreter(g, (fx_interpreter_options){0});
+    const fx_tensor *out = run(in, 1, &x, 4);
+    same(&out[0], 4, (float[]){30, 0, 0, 50});
+    same(&out[1], 4, (float[]){30, 0, 0, 50});
+    for (int i = 0; i < 4; i++)
+        ck_assert_ptr_eq(out[i].data, out[0].data);
+    same(&x, 4, (float[]){3, -2, -1, 5});
+    fx_interpreter_free(in);
+    in = interpreter(g, (fx_interpreter_options){.in_place = true});
+    run(in, 1, &x, 4);
+    same(&x, 4, (float[]){30, 0, 0, 50});
+}
+END_TEST
+
+START_TEST(errors_of_captured_graphs_say_where)
+{
+    static const char *const cases[][2] = {
+        {"%y = call_module[lin](%x)", "'lin'"},
+        {"%y = call_method[frobnicate](%x)", "frobnicate"},
+        {"%y = call_function[their.op](%x)", "their.op"},
+        {"%y = call_function[torch.add](%x, 1, beta=3)", "beta"},
+    };
+    fx_tensor x = square((float[]){3, 0, -1, 5});
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fx_graph *g = NULL;
+        fx_text t;
+        fx_text_init(&t, fx_context_arena(ctx));
+        fx_printf(&t, "graph \"case\" captured\nmodule lin : torch.nn.Linear(in_features=3, out_features=1)\n"
+                      "parameter lin.weight : f32[1, 3] = [1.0, 2.0, 3.0]\nparameter lin.bias : f32[1] = [0.5]\n\n"
+                      "%%x = placeholder[x]\n%s  # net.7, net.py:12\noutput(%%y)\n", cases[i][0]);
+        ck_assert_msg(fx_graph_parse(ctx, "case.fx", t.data, t.size, &g) == FX_OK, "%s", last_message());
+        fx_interpreter *in = interpreter(g, (fx_interpreter_options){0});
+        size_t n;
+        const fx_tensor *out;
+        for (int again = 0; again < 2; again++) { /* a failure is not remembered as a success */
+            ck_assert_int_ne(fx_interpreter_run(in, 1, &x, &n, &out), FX_OK);
+            const fx_diag *d = fx_diag_get(ctx, fx_diag_count(ctx) - 1);
+            ck_assert_msg(d->node && !strcmp(d->node, "y") && strstr(last_message(), "net.7") && strstr(last_message(), "net.py:12"), "%s",
+                          last_message());
+            ck_assert_msg(i == 0 || strstr(last_message(), cases[i][1]), "%s", last_message());
+        }
+    }
+}
+END_TEST
+
 /* ---- errors ------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(errors_say_where)
@@ -594,6 +721,10 @@ int main(void)
     tcase_add_test(c, bodies_are_called_as_functions_are);
     tcase_add_test(c, numbers_and_shapes_of_python);
     tcase_add_test(c, numbers_of_python_fail_by_name);
+    tcase_add_test(c, modules_methods_and_functions_run);
+    tcase_add_test(c, hot_replacement);
+    tcase_add_test(c, writes_of_captured_graphs);
+    tcase_add_test(c, errors_of_captured_graphs_say_where);
     tcase_add_test(c, errors_say_where);
     tcase_add_test(c, memory_may_run_out_anywhere);
     suite_add_tcase(s, c);
