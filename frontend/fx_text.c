@@ -5,66 +5,6 @@
 #include "frontend/frontend.h"
 #include "frontend/pt2.h"
 
-/* ---- tensors by storage ------------------------------------------------------------------------------------------- */
-
-/* Tensors that share memory. */
-typedef struct group {
-    fx_storage *storage;
-    fx_attr **attrs;
-    size_t n, cap;
-} group;
-
-typedef struct groups {
-    group **all; /* in the order of the tree */
-    size_t n, cap;
-} groups;
-
-/* Depth first, without recursion: a tree may be deep. */
-static void collect(fx_graph *g, fx_arena *arena, groups *out)
-{
-    fx_map by_storage = {0};
-    fx_module **stack = NULL;
-    size_t depth = 0, cap = 0;
-    FX_PUSH(arena, stack, depth, cap) = g->root;
-    while (depth > 0) {
-        fx_module *m = stack[--depth];
-        for (size_t i = m->n_children; i > 0; i--)
-            FX_PUSH(arena, stack, depth, cap) = m->children[i - 1];
-        for (size_t i = 0; i < m->n_attrs; i++) {
-            fx_storage *st = m->attrs[i]->tensor.storage;
-            group *one = st ? fx_map_get(&by_storage, st) : NULL;
-            if (!st)
-                continue;
-            if (!one) {
-                one = FX_NEW(arena, group);
-                one->storage = st;
-                fx_map_put(arena, &by_storage, st, one);
-                FX_PUSH(arena, out->all, out->n, out->cap) = one;
-            }
-            FX_PUSH(arena, one->attrs, one->n, one->cap) = m->attrs[i];
-        }
-    }
-}
-
-/* Byte offset of the first element in its storage. */
-static uint64_t offset_of(const fx_tensor *t)
-{
-    uintptr_t at = (uintptr_t)t->data, base = (uintptr_t)t->storage->data;
-    return base && at >= base && at - base <= t->storage->nbytes ? at - base : at;
-}
-
-/* Bytes from there to behind the last element. */
-static uint64_t span_of(const fx_tensor *t)
-{
-    uint64_t last = 0;
-    for (int i = 0; i < t->rank; i++) {
-        if (t->sizes[i] == 0)
-            return 0;
-        last += (uint64_t)(t->sizes[i] - 1) * (uint64_t)t->strides[i];
-    }
-    return (last + 1) * fx_dtype_size(t->dtype);
-}
-
 static void free_arena(void *arg)
 {
     fx_arena_free(arg);
@@ -113,7 +53,7 @@ static fx_status check_window(fx_context *ctx, const fx_file *text, const fx_att
     bool same = t->dtype == x->dtype && t->rank == x->rank && memcmp(t->sizes, x->sizes, (size_t)x->rank * sizeof *x->sizes) == 0;
     if (sole && fx_tensor_is_contiguous(x) && !same)
         return fx_fail(ctx, FX_ERR_FORMAT, &loc, "'%s' has another shape or dtype in the text than in its file", a->path);
-    uint64_t bytes = t->end - t->begin, offset = (uintptr_t)x->data, span = span_of(x); /* the parser keeps both far below 64 bits */
+    uint64_t bytes = t->end - t->begin, offset = (uintptr_t)x->data, span = fx_window_span(x); /* the parser keeps both far below 64 bits */
     if (span && (offset > bytes || span > bytes - offset))
         return fx_fail(ctx, FX_ERR_FORMAT, &loc, "'%s' needs %llu bytes of '%s', which has %llu", a->path, (unsigned long long)(offset + span),
                        t->name, (unsigned long long)bytes);
@@ -125,8 +65,8 @@ static fx_status bind(fx_graph *g, const fx_file *text)
     fx_context *ctx = g->ctx;
     fx_arena *tmp = temporary(ctx);
     companion *files = NULL;
-    groups all = {0};
-    collect(g, tmp, &all);
+    fx_groups all = {0};
+    fx_tensor_groups(g, tmp, &all);
     for (size_t i = 0; i < all.n; i++) {
         fx_storage *st = all.all[i]->storage;
         fx_safetensors *file;
@@ -164,7 +104,7 @@ fx_status fx_text_load(fx_context *ctx, fx_file *file, fx_graph **out)
 enum { FEW = 64 }; /* elements that stay in the text */
 
 /* Whether the text keeps the tensors as they are: few elements, or only a hash is known. */
-static bool stays(const group *one)
+static bool stays(const fx_group *one)
 {
     bool few = true, hashed = true;
     for (size_t i = 0; i < one->n; i++) {
@@ -175,20 +115,18 @@ static bool stays(const group *one)
 }
 
 /* One tensor of the file for a group: of the shape they all have, or the bytes they all lie in. */
-static fx_safetensor_source *plan(fx_arena *tmp, const group *one)
+static fx_safetensor_source *plan(fx_arena *tmp, const fx_group *one)
 {
     const fx_tensor *first = &one->attrs[0]->tensor;
-    uint64_t begin = UINT64_MAX, end = 0;
+    uint64_t begin, end;
     bool same = fx_tensor_is_contiguous(first), one_dtype = true;
     for (size_t i = 0; i < one->n; i++) {
         const fx_tensor *t = &one->attrs[i]->tensor;
-        uint64_t at = offset_of(t), span = span_of(t);
-        begin = at < begin ? at : begin;
-        end = at + span > end ? at + span : end;
         one_dtype &= t->dtype == first->dtype;
-        same &= t->dtype == first->dtype && t->rank == first->rank && at == offset_of(first) && fx_tensor_is_contiguous(t) &&
+        same &= t->dtype == first->dtype && t->rank == first->rank && fx_window_offset(t) == fx_window_offset(first) && fx_tensor_is_contiguous(t) &&
                 memcmp(t->sizes, first->sizes, (size_t)t->rank * sizeof *t->sizes) == 0;
     }
+    fx_group_extent(one, &begin, &end);
     fx_safetensor_source *s = FX_NEW(tmp, fx_safetensor_source);
     s->storage = one->storage;
     s->offset = begin;
@@ -204,13 +142,13 @@ static fx_safetensor_source *plan(fx_arena *tmp, const group *one)
 }
 
 /* In a copy of the graph, whose storages are the graph's, those that go to the file give way to ones that say so. */
-static void point_at_file(fx_context *ctx, const group *one, const fx_safetensor_source *s, const char *file)
+static void point_at_file(fx_context *ctx, const fx_group *one, const fx_safetensor_source *s, const char *file)
 {
     fx_storage *st = fx_storage_lazy(ctx, (size_t)s->is.end, NULL, NULL, NULL, s->is.name);
     st->file = file;
     for (size_t i = 0; i < one->n; i++) {
         fx_tensor *t = &one->attrs[i]->tensor;
-        t->data = (void *)(uintptr_t)(offset_of(t) - s->offset);
+        t->data = (void *)(uintptr_t)(fx_window_offset(t) - s->offset);
         t->storage = st;
     }
 }
@@ -229,8 +167,8 @@ fx_status fx_text_save(const fx_graph *g, const char *path)
     fx_defer(ctx, free_arena, copy->arena);
     const char *beside = companion_path(ctx, path), *slash = strrchr(beside, '/');
     const char *name = fx_intern(ctx, slash ? slash + 1 : beside);
-    groups all = {0};
-    collect(copy, tmp, &all);
+    fx_groups all = {0};
+    fx_tensor_groups(copy, tmp, &all);
     fx_safetensor_source **tensors = FX_NEW_ARRAY(tmp, fx_safetensor_source *, all.n);
     size_t n = 0;
     for (size_t i = 0; i < all.n; i++) {

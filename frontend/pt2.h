@@ -43,6 +43,38 @@ fx_status fx_output_text(fx_output *o, const fx_text *t);
 fx_status fx_output_close(fx_output *o);                 /* all is on its way to the disk, or an error */
 fx_status fx_output_commit(fx_output *o);                /* after closing: takes its place */
 
+/* ---- groups.c: tensors that share memory ------------------------------------------------------------------ */
+
+typedef struct fx_group {
+    fx_storage *storage;
+    fx_attr **attrs;
+    size_t n, cap;
+} fx_group;
+
+typedef struct fx_groups {
+    fx_group **all;          /* in the order of the module tree */
+    size_t n, cap;
+} fx_groups;
+
+void fx_tensor_groups(const fx_graph *g, fx_arena *arena, fx_groups *out);
+uint64_t fx_window_offset(const fx_tensor *t);           /* bytes from the storage's beginning to the first element */
+uint64_t fx_window_span(const fx_tensor *t);             /* bytes from there to behind the last */
+
+void fx_group_extent(const fx_group *one, uint64_t *begin, uint64_t *end); /* of the storage: what its tensors span */
+
+/* ---- zip_write.c: archives of stored entries ------------------------------------------------------------- */
+
+typedef struct fx_zip_out {
+    fx_output *o;
+    fx_arena *arena;
+    struct fx_zip_written *entries;
+    size_t n, cap;
+} fx_zip_out;
+
+/* Data begin at multiples of 64, so that readers can map them. */
+fx_status fx_zip_add(fx_zip_out *z, const char *name, const void *data, uint64_t size);
+fx_status fx_zip_end(fx_zip_out *z);
+
 /* ---- safetensors.c: tensors by name, read and written ------------------------------------------------- */
 
 typedef struct fx_safetensor {
@@ -83,9 +115,30 @@ fx_status fx_safetensors_write(fx_output *o, size_t n, fx_safetensor_source **te
 fx_status fx_text_load(fx_context *ctx, fx_file *file, fx_graph **out);
 fx_status fx_text_save(const fx_graph *g, const char *path);
 
-/* ---- pt2_write.c: archives that torch.export.load reads --------------------------------------------------- */
+/* ---- pt2_write*.c: archives that torch.export.load reads -------------------------------------------------- */
 
 fx_status fx_pt2_save(const fx_graph *g, const char *path);
+
+typedef struct fx_pt2_out {
+    fx_context *ctx;
+    const fx_graph *g;
+    fx_arena *tmp;
+    fx_text json;
+    fx_loc loc;              /* of the file, for messages */
+    const char **names;      /* by node id: what the file calls a node's value */
+    fx_map inputs;           /* attribute -> its name as an input of the graph */
+    fx_attr **attrs;         /* all of them: parameters, then buffers */
+    size_t n_attrs, cap_attrs;
+    fx_status status;        /* of a text that JSON cannot hold */
+} fx_pt2_out;
+
+void fx_pt2_put(fx_pt2_out *w, const char *text);                       /* as a JSON string */
+void fx_pt2_put_type(fx_pt2_out *w, const fx_type *type, bool requires_grad); /* a TensorMeta */
+void fx_pt2_put_window(fx_pt2_out *w, const fx_tensor *t, uint64_t offset, bool requires_grad); /* the same of stored elements */
+/* pt2_write_graph.c: {"inputs": .., "outputs": .., "nodes": .., "tensor_values": ..} */
+fx_status fx_pt2_put_graph(fx_pt2_out *w);
+/* One argument of a call, or an output, as the schema's Argument. NULL p: an output. */
+fx_status fx_pt2_put_argument(fx_pt2_out *w, const fx_node *n, const fx_param *p, const fx_arg *a);
 
 /* ---- zip.c: archives ---------------------------------------------------------------------------------- */
 
@@ -208,6 +261,9 @@ fx_status fx_pt2_tensor(fx_pt2 *p, bool constant, const char *fqn, fx_tensor *ou
 /* ---- pt2_type.c: numbers, dims and types --------------------------------------------------------------------- */
 
 fx_status fx_pt2_dtype(fx_pt2 *p, int64_t number, fx_dtype *out);
+int fx_pt2_dtype_number(fx_dtype dtype);
+int fx_pt2_layout_number(const char *name);        /* 0 when there is none */
+int fx_pt2_memory_format_number(const char *name);
 fx_status fx_pt2_layout(fx_pt2 *p, int64_t number, const char **out);        /* "torch.strided" */
 fx_status fx_pt2_memory_format(fx_pt2 *p, int64_t number, const char **out); /* "torch.channels_last" */
 fx_status fx_pt2_device(fx_pt2 *p, const fx_json_value *device, const char **out);  /* always "cpu", or refused */

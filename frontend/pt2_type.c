@@ -39,18 +39,46 @@ static fx_status numbered(fx_pt2 *p, const char *const *names, int n, int64_t nu
     return FX_OK;
 }
 
+static const char *const layouts[] = {NULL, "torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc", "torch.sparse_bsr",
+                                      "torch.sparse_bsc", "torch._mkldnn", "torch.strided"};
+static const char *const memory_formats[] = {NULL, "torch.contiguous_format", "torch.channels_last", "torch.channels_last_3d",
+                                             "torch.preserve_format"};
+enum { N_LAYOUTS = sizeof layouts / sizeof *layouts, N_MEMORY_FORMATS = sizeof memory_formats / sizeof *memory_formats };
+
 fx_status fx_pt2_layout(fx_pt2 *p, int64_t number, const char **out)
 {
-    static const char *const names[] = {NULL, "torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc", "torch.sparse_bsr",
-                                        "torch.sparse_bsc", "torch._mkldnn", "torch.strided"};
-    return numbered(p, names, 8, number, "layout", out);
+    return numbered(p, layouts, N_LAYOUTS, number, "layout", out);
 }
 
 fx_status fx_pt2_memory_format(fx_pt2 *p, int64_t number, const char **out)
 {
-    static const char *const names[] = {NULL, "torch.contiguous_format", "torch.channels_last", "torch.channels_last_3d",
-                                        "torch.preserve_format"};
-    return numbered(p, names, 5, number, "memory format", out);
+    return numbered(p, memory_formats, N_MEMORY_FORMATS, number, "memory format", out);
+}
+
+static int number_of(const char *const *names, int n, const char *name)
+{
+    for (int i = 1; i < n; i++)
+        if (!strcmp(names[i], name))
+            return i;
+    return 0;
+}
+
+int fx_pt2_layout_number(const char *name)
+{
+    return number_of(layouts, N_LAYOUTS, name);
+}
+
+int fx_pt2_memory_format_number(const char *name)
+{
+    return number_of(memory_formats, N_MEMORY_FORMATS, name);
+}
+
+int fx_pt2_dtype_number(fx_dtype dtype)
+{
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (dtypes[i].dtype == (int)dtype)
+            return dtypes[i].number;
+    return 0;
 }
 
 fx_status fx_pt2_device(fx_pt2 *p, const fx_json_value *device, const char **out)
