@@ -402,38 +402,18 @@ static bool is_overwritten(matcher *m, const fx_node *first, const fx_node *last
 
 /* ---- a match's record ----------------------------------------------------------------------------------------------------------------------- */
 
+/* A value that does not depend on `of`'s arguments, which may be gone when it is read. */
 static fx_value value_of(fx_arena *arena, const fx_arg *a, const fx_node *of)
 {
-    fx_value v = fx_v_none();
-    v.kind = a->kind;
-    switch (a->kind) {
-    case FX_ARG_NODE: v.as.node = of->operands[a->i].def; break;
-    case FX_ARG_BOOL: v.as.b = a->b; break;
-    case FX_ARG_INT: v.as.i = a->i; break;
-    case FX_ARG_FLOAT:
-    case FX_ARG_COMPLEX:
-        v.as.f[0] = a->f;
-        v.as.f[1] = a->im;
-        break;
-    case FX_ARG_DTYPE: v.as.dtype = (fx_dtype)a->i; break;
-    case FX_ARG_GRAPH: v.as.graph = a->graph; break;
-    case FX_ARG_SYM: {
-        fx_text text;
-        fx_text_init(&text, arena);
-        fx_sym_print(&text, a->sym);
-        v.as.s = text.data;
-        break;
-    }
-    default: v.as.s = a->s; break;
-    }
+    fx_value v = fx_value_of(of->graph->ctx, of, a);
     if (a->n > 0) {
         fx_value *items = FX_NEW_ARRAY(arena, fx_value, a->n);
         for (int i = 0; i < a->n; i++)
             items[i] = value_of(arena, a->items[i], of);
         v.as.items = items;
+        v.tree = NULL;
     }
-    v.n = a->n;
-    v.keys = a->keys;
+    v.of = NULL;
     return v;
 }
 

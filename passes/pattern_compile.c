@@ -69,13 +69,17 @@ bool fx_pattern_view(const fx_node *n, const fx_op *op, fx_call_args *out)
     return true;
 }
 
-/* fx_call_view makes [%s, %s] of a lone %s where the schema has int[2]. */
-static const fx_arg *undo_broadcast(const fx_arg *a)
+/* fx_call_view makes [%s, %s] of a lone %s where the schema has int[2]: a lone one is an argument itself. */
+static const fx_arg *undo_broadcast(const fx_node *n, const fx_arg *a)
 {
-    bool same = a->kind == FX_ARG_LIST && a->n > 1 && a->items[0]->kind == FX_ARG_NODE;
+    bool same = a->kind == FX_ARG_LIST && a->n > 0 && a->items[0]->kind == FX_ARG_NODE, lone = false;
     for (int i = 1; same && i < a->n; i++)
         same = a->items[i] == a->items[0];
-    return same ? a->items[0] : a;
+    for (int i = 0; same && i < n->args->n; i++)
+        lone = lone || n->args->items[i] == a->items[0];
+    for (int i = 0; same && i < n->kwargs->n; i++)
+        lone = lone || n->kwargs->items[i] == a->items[0];
+    return lone ? a->items[0] : a;
 }
 
 static fx_status view_call(fx_pattern *p, fx_pat_node *t)
@@ -86,7 +90,7 @@ static fx_status view_call(fx_pattern *p, fx_pat_node *t)
     bool inplace = t->view.inplace;
     t->viewed = fx_call_view(t->n, &t->view);
     for (int i = 0; t->viewed && i < t->view.n; i++)
-        t->view.args[i] = undo_broadcast(t->view.args[i]);
+        t->view.args[i] = undo_broadcast(t->n, t->view.args[i]);
     if (!t->viewed && !fx_pattern_view(t->n, row, &t->view))
         return fx_call_check(t->n, &t->view);
     t->viewed = true;
