@@ -73,8 +73,7 @@ void fx_ties_set(fx_ties *ties, fx_attr *a, const fx_tensor *t)
 
 /* ---- weights ------------------------------------------------------------------------------------------------------------- */
 
-/* The attribute behind views of a matrix: t(w). Counts how often it is turned. */
-static fx_attr *matrix_of(const fx_node *n, bool *turned)
+fx_attr *fx_matrix_of(const fx_node *n, bool *turned)
 {
     for (int depth = 0; n && depth < 8; depth++) {
         fx_call_args c;
@@ -144,7 +143,7 @@ bool fx_weight_of(const fx_node *n, fx_weight *out)
     }
     if (c.args[at]->kind != FX_ARG_NODE)
         return false;
-    out->attr = matrix_of(n->operands[c.args[at]->i].def, &turned);
+    out->attr = fx_matrix_of(n->operands[c.args[at]->i].def, &turned);
     out->out_dim = turned || out->transposed;
     return out->attr && out->attr->tensor.rank >= 2;
 }

@@ -23,6 +23,8 @@ typedef struct fx_weight {
     int out_dim;             /* of the tensor: output channels */
     bool transposed;         /* a transposed convolution: dim 0 is the input's */
 } fx_weight;
+/* The attribute that n is, or is a view of as a matrix: t(w); NULL when it is something else. *turned changes with each transposition. */
+fx_attr *fx_matrix_of(const fx_node *n, bool *turned);
 /* False when n is no contraction, or its weight is no parameter by itself. */
 bool fx_weight_of(const fx_node *n, fx_weight *out);
 

@@ -95,8 +95,10 @@ static void pin(fx_tracker *t, const fx_node *n)
     for (int i = 0; n && i < t->n_items[n->id]; i++)
         if (t->items[n->id][i])
             pin_ids(t, t->items[n->id][i]->n, t->items[n->id][i]->ids);
-    if (attr_of(t, n))
-        freeze(t, attr_of(t, n));
+    bool turned = false;
+    fx_attr *a = n ? fx_matrix_of(n, &turned) : NULL;
+    if (a)
+        freeze(t, fx_ties_first(&t->ties, a));
 }
 
 static void pin_operands(fx_tracker *t, const fx_node *n)
@@ -662,11 +664,13 @@ static void track_operator(call *c)
     static const int of_batch_norm[] = {1, 2, 3, 4};
     int64_t a, b;
     fx_weight w;
-    bool weight = fx_weight_of(c->n, &w);
+    bool weight = fx_weight_of(c->n, &w), turned = false;
+    if (fx_matrix_of(c->n, &turned))
+        return; /* a weight seen otherwise: what reads it decides */
     switch (c->args.op->id) {
     case FX_OP_conv1d: case FX_OP_conv2d: case FX_OP_conv3d: case FX_OP_conv1d_padding: case FX_OP_conv2d_padding:
     case FX_OP_conv_transpose1d: case FX_OP_conv_transpose2d_input: case FX_OP_convolution: {
-        int groups = c->args.op->id == FX_OP_convolution ? 8 : w.transposed ? 7 : 6;
+        int groups = c->args.op->id == FX_OP_convolution ? 8 : 6;
         if (weight && int_at(c, groups, &a))
             convolution(c, &w, a, groups);
         else

@@ -217,6 +217,320 @@ START_TEST(weights_of_modules_are_pruned)
 }
 END_TEST
 
+/* ---- channels ------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t seed;
+
+static double uniform(void)
+{
+    seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return (double)(seed >> 11) * 0x1p-53;
+}
+
+static void fill(fx_tensor *t, double low, double high)
+{
+    for (int64_t i = 0; i < fx_tensor_numel(t); i++)
+        fx_tensor_set(t, i, low + (high - low) * uniform());
+}
+
+/* A text without values: all parameters are random, variances positive. */
+static fx_graph *random_graph(const char *text)
+{
+    fx_graph *g = parse(text);
+    const fx_module **stack = calloc(100, sizeof *stack);
+    size_t n = 0;
+    stack[n++] = g->root;
+    while (n) {
+        const fx_module *m = stack[--n];
+        for (size_t i = 0; i < m->n_attrs; i++) {
+            fx_attr *a = m->attrs[i];
+            ck_assert_int_eq(fx_tensor_create(ctx, a->tensor.dtype, a->tensor.rank, a->tensor.sizes, &a->tensor), FX_OK);
+            fill(&a->tensor, strstr(a->name, "var") ? 0.5 : -1, 1);
+        }
+        for (size_t i = 0; i < m->n_children; i++)
+            stack[n++] = m->children[i];
+    }
+    free(stack);
+    return g;
+}
+
+/* All elements of index i along dim of t become zero. */
+static void clear(fx_tensor *t, int dim, int i)
+{
+    int64_t inner = 1;
+    for (int d = dim + 1; d < t->rank; d++)
+        inner *= t->sizes[d];
+    for (int64_t k = 0; k < fx_tensor_numel(t); k++)
+        if (k / inner % t->sizes[dim] == i)
+            fx_tensor_set(t, k, 0);
+}
+
+/* What was removed, by attribute: found by comparing with the original, whose vectors hold no number twice. */
+static int missing(const fx_attr *was, const fx_attr *is, int *out)
+{
+    int n = 0, k = 0;
+    for (int64_t i = 0; i < was->tensor.sizes[0]; i++) {
+        if (k < is->tensor.sizes[0] && fx_tensor_get(&was->tensor, i) == fx_tensor_get(&is->tensor, k))
+            k++;
+        else
+            out[n++] = (int)i;
+    }
+    ck_assert_int_eq(k, is->tensor.sizes[0]);
+    return n;
+}
+
+static const fx_tensor *interpret(fx_graph *g, const fx_tensor *x)
+{
+    size_t n;
+    fx_tensor *out = NULL;
+    ck_assert_msg(fx_graph_interpret(g, 1, x, &n, &out) == FX_OK, "%s", last_message());
+    ck_assert_uint_eq(n, 1);
+    return out;
+}
+
+/* The pruned graph computes what the graph does whose removed channels are zero where they are made: weight, bias and batch norm of each
+ * module named in `makers` ("conv1 bn1"), whose biases tell which. Between makers and mixers there is only what keeps zero. */
+static fx_graph *prunes_as_zeroing(const char *text, const char *makers, const char *pipeline, int removals)
+{
+    fx_graph *g = random_graph(text), *zeroed = fx_graph_copy(g), *out = pass(g, pipeline, NULL);
+    int total = 0;
+    char name[100], path[200];
+    for (const char *p = makers; *p; p += strcspn(p, " "), p += *p == ' ') {
+        sscanf(p, "%99s", name);
+        snprintf(path, sizeof path, "%s.bias", name);
+        int gone[600], n = missing(fx_attr_find(g, path), fx_attr_find(out, path), gone);
+        static const char *const of[] = {"weight", "bias"};
+        for (int k = 0; k < 2; k++) {
+            snprintf(path, sizeof path, "%s.%s", name, of[k]);
+            fx_attr *a = fx_attr_find(zeroed, path);
+            fx_tensor was = a->tensor;
+            ck_assert_int_eq(fx_tensor_create(ctx, was.dtype, was.rank, was.sizes, &a->tensor), FX_OK);
+            memcpy(a->tensor.data, was.data, (size_t)fx_tensor_numel(&was) * sizeof(float));
+            for (int i = 0; i < n; i++)
+                clear(&a->tensor, 0, gone[i]);
+        }
+        total += n;
+    }
+    ck_assert_int_eq(total, removals);
+    fx_tensor x;
+    const fx_type *type = g->first->type;
+    ck_assert_int_eq(fx_tensor_like(ctx, FX_F32, type, &x), FX_OK);
+    fill(&x, -1, 1);
+    const fx_tensor *want = interpret(zeroed, &x), *got = interpret(out, &x);
+    ck_assert_int_eq(got->rank, want->rank);
+    double largest = 0;
+    for (int64_t i = 0; i < fx_tensor_numel(want); i++) {
+        double d = fabs(fx_tensor_get(want, i) - fx_tensor_get(got, i));
+        ck_assert_msg(d < 1e-5, "element %lld: %g, not %g", (long long)i, fx_tensor_get(got, i), fx_tensor_get(want, i));
+        largest = fmax(largest, fabs(fx_tensor_get(want, i)));
+    }
+    ck_assert(largest > 0.01);
+    ck_assert_int_eq(fx_graph_verify(out, out->stage, "pruning"), FX_OK);
+    return out;
+}
+
+#define CONV(name, in, out) "parameter " name ".weight : f32[" #out ", " #in ", 3, 3] = all 0.0\nparameter " name ".bias : f32[" #out "] = all 0.0\n"
+#define BN(name, n)                                                                                                 \
+    "parameter " name ".weight : f32[" #n "] = all 0.0\nparameter " name ".bias : f32[" #n "] = all 0.0\n"          \
+    "buffer " name ".mean : f32[" #n "] = all 0.0\nbuffer " name ".var : f32[" #n "] = all 0.0\n"
+#define GET(name) "%" name "w = get_attr[" name ".weight]\n%" name "b = get_attr[" name ".bias]\n"
+#define CALL_CONV(name, x) GET(name) "%" name " = call_function[aten.conv2d.default](%" x ", %" name "w, %" name "b, 1, 1)\n"
+#define CALL_BN(name, x)                                                                                            \
+    GET(name) "%" name "m = get_attr[" name ".mean]\n%" name "v = get_attr[" name ".var]\n"                         \
+    "%" name " = call_function[aten.batch_norm.default](%" x ", %" name "w, %" name "b, %" name "m, %" name "v, False, 0.1, 1e-05, True)\n"
+#define CALL_RELU(name, x) "%" name " = call_function[aten.relu.default](%" x ")\n"
+#define LINEAR(name, in, out) "parameter " name ".weight : f32[" #out ", " #in "] = all 0.0\nparameter " name ".bias : f32[" #out "] = all 0.0\n"
+#define CALL_LINEAR(name, x) GET(name) "%" name " = call_function[aten.linear.default](%" x ", %" name "w, %" name "b)\n"
+
+START_TEST(channels_go_through_norms_pools_and_flattening)
+{
+    seed = 1;
+    fx_graph *g = prunes_as_zeroing("graph \"case\" imported\n" CONV("c1", 3, 8) BN("n1", 8) CONV("c2", 8, 6) LINEAR("f1", 96, 10) LINEAR("f2", 10, 4)
+                                    "\n%x : f32[2, 3, 8, 8] = placeholder[x]\n" CALL_CONV("c1", "x") CALL_BN("n1", "c1") CALL_RELU("r1", "n1")
+                                    "%p = call_function[aten.max_pool2d.default](%r1, 2)\n" CALL_CONV("c2", "p") CALL_RELU("r2", "c2")
+                                    "%f = call_function[aten.flatten.using_ints](%r2, 1)\n" CALL_LINEAR("f1", "f") CALL_RELU("r3", "f1")
+                                    CALL_LINEAR("f2", "r3") "output((%f2,))\n",
+                                    "c1 n1 c2 f1", "prune_channels(amount=0.5)", 4 + 4 + 3 + 5);
+    ck_assert_str_eq(fx_node_type_text(fx_graph_find_node(g, "f")), "f32[2, 48]");
+    const fx_attr *w = fx_attr_find(g, "f2.weight"); /* the result keeps its channels */
+    ck_assert_int_eq(w->tensor.sizes[0], 4);
+    ck_assert_int_eq(w->tensor.sizes[1], 5);
+}
+END_TEST
+
+START_TEST(the_smallest_norms_go)
+{
+    fx_graph *g = parse("graph \"case\" imported\nparameter a : f32[4, 1] = [3.0, -1.0, 2.0, 0.5]\nparameter b : f32[1, 4] = [1.0, 2.0, 3.0, 4.0]\n\n"
+                        "%x : f32[1, 1] = placeholder[x]\n%a = get_attr[a]\n%b = get_attr[b]\n%l = call_function[aten.linear.default](%x, %a)\n"
+                        "%m = call_function[aten.linear.default](%l, %b)\noutput((%m,))\n");
+    fx_pass_report report;
+    fx_graph *out = pass(g, "prune_channels(amount=0.5)", &report);
+    values(out, "a", 2, (double[]){3, 2});
+    values(out, "b", 2, (double[]){1, 3});
+    ck_assert_uint_eq(report.n_changes, 1);
+    ck_assert_str_eq(report.changes[0].what, "'a': 2 of 4 output channels removed");
+    values(pass(g, "prune_channels(amount=0.99)", NULL), "a", 1, (double[]){3}); /* one always stays */
+    pass(g, "prune_channels(amount=0)", &report);
+    ck_assert_uint_eq(report.n_changes, 0);
+}
+END_TEST
+
+/* c1 and c2 add up, so they lose the same channels; so does a third by a product. The stem that ends in the output loses none. */
+START_TEST(sums_tie_channels)
+{
+    seed = 2;
+    fx_graph *g = prunes_as_zeroing("graph \"case\" imported\n" CONV("c1", 3, 8) CONV("c2", 8, 8) CONV("c3", 8, 8) CONV("c4", 8, 5)
+                                    "\n%x : f32[1, 3, 6, 6] = placeholder[x]\n" CALL_CONV("c1", "x") CALL_CONV("c2", "c1")
+                                    "%add = call_function[aten.add.Tensor](%c1, %c2)\n" CALL_RELU("r", "add") CALL_CONV("c3", "r")
+                                    "%g = call_function[aten.mean.dim](%c3, [2, 3], True)\n%mul = call_function[aten.mul.Tensor](%r, %g)\n"
+                                    CALL_CONV("c4", "mul") "output((%c4,))\n",
+                                    "c1 c2 c3", "prune_channels(amount=0.25)", 2 + 2 + 2);
+    int gone[3][8];
+    for (int i = 0; i < 3; i++) {
+        fx_graph *was = (seed = 2, random_graph("graph \"case\" imported\n" CONV("c1", 3, 8) CONV("c2", 8, 8) CONV("c3", 8, 8) CONV("c4", 8, 5)
+                                               "\n%x : f32[1] = placeholder[x]\noutput((%x,))\n"));
+        static const char *const names[] = {"c1.bias", "c2.bias", "c3.bias"};
+        ck_assert_int_eq(missing(fx_attr_find(was, names[i]), fx_attr_find(g, names[i]), gone[i]), 2);
+        ck_assert(gone[i][0] == gone[0][0] && gone[i][1] == gone[0][1]);
+    }
+    ck_assert_int_eq(fx_attr_find(g, "c4.weight")->tensor.sizes[0], 5);
+}
+END_TEST
+
+START_TEST(concatenations_and_splits)
+{
+    seed = 3;
+    prunes_as_zeroing("graph \"case\" imported\n" CONV("c1", 3, 8) CONV("c2", 3, 4) CONV("c3", 12, 6)
+                      "\n%x : f32[1, 3, 6, 6] = placeholder[x]\n" CALL_CONV("c1", "x") CALL_CONV("c2", "x")
+                      "%cat = call_function[aten.cat.default]([%c1, %c2], 1)\n" CALL_CONV("c3", "cat") "output((%c3,))\n",
+                      "c1 c2", "prune_channels(amount=0.5)", 4 + 2);
+    seed = 4;
+    fx_graph *g = prunes_as_zeroing("graph \"case\" imported\n" CONV("c1", 3, 9) CONV("c2", 4, 6) CONV("c3", 5, 6) CONV("c4", 12, 2)
+                                    "\n%x : f32[1, 3, 6, 6] = placeholder[x]\n" CALL_CONV("c1", "x")
+                                    "%s = call_function[aten.split_with_sizes.default](%c1, [4, 5], 1)\n"
+                                    "%a = call_function[_operator.getitem](%s, 0)\n%b = call_function[_operator.getitem](%s, 1)\n"
+                                    CALL_CONV("c2", "a") CALL_CONV("c3", "b") "%cat = call_function[aten.cat.default]([%c3, %c2], 1)\n"
+                                    CALL_CONV("c4", "cat") "output((%c4,))\n",
+                                    "c1 c2 c3", "prune_channels(amount=0.5)", 4 + 3 + 3);
+    ck_assert_str_eq(fx_graph_find_node(g, "s")->op->name, "aten.split_with_sizes.default");
+    seed = 5; /* chunk leaves unequal pieces */
+    g = prunes_as_zeroing("graph \"case\" imported\n" CONV("c1", 3, 8) CONV("c2", 4, 6)
+                          "\n%x : f32[1, 3, 6, 6] = placeholder[x]\n" CALL_CONV("c1", "x") "%s = call_function[aten.chunk.default](%c1, 2, 1)\n"
+                          "%a = call_function[_operator.getitem](%s, 0)\n%b = call_function[_operator.getitem](%s, -1)\n"
+                          "%g = call_function[aten.relu.default](%b)\n%m = call_function[aten.mul.Tensor](%a, %g)\n" CALL_CONV("c2", "m") "output((%c2,))\n",
+                          "c1", "prune_channels(amount=0.25)", 2);
+    ck_assert_str_eq(fx_graph_find_node(g, "s")->op->name, "aten.split_with_sizes.default");
+}
+END_TEST
+
+START_TEST(depthwise_convolutions_follow)
+{
+    seed = 6;
+    fx_graph *g = prunes_as_zeroing("graph \"case\" imported\n" CONV("c1", 3, 8) CONV("dw", 1, 8) BN("n", 8) CONV("c2", 8, 4)
+                                    "\n%x : f32[1, 3, 6, 6] = placeholder[x]\n" CALL_CONV("c1", "x") CALL_RELU("r", "c1")
+                                    GET("dw") "%dw = call_function[aten.conv2d.default](%r, %dww, %dwb, 1, 1, 1, 8)\n" CALL_BN("n", "dw")
+                                    "%h = call_function[aten.hardswish.default](%n)\n" CALL_CONV("c2", "h") "output((%c2,))\n",
+                                    "c1 dw n", "prune_channels(amount=0.25)", 6);
+    ck_assert_int_eq(fx_node_int(fx_graph_find_node(g, "dw"), 6), 6);
+    ck_assert_int_eq(fx_attr_find(g, "dw.weight")->tensor.sizes[0], 6);
+}
+END_TEST
+
+/* Explicit sizes are rewritten; transposed convolutions, matrices in both orders, parameters that broadcast. */
+START_TEST(other_spellings)
+{
+    seed = 7;
+    fx_graph *g = prunes_as_zeroing("graph \"case\" imported\n" CONV("c1", 3, 8) LINEAR("f1", 128, 6)
+                                    "parameter up : f32[8, 4, 2, 2] = all 0.0\nparameter upb : f32[4] = all 0.0\nparameter scale : f32[8, 1, 1] = all 0.0\n"
+                                    "parameter m : f32[6, 7] = all 0.0\n"
+                                    "\n%x : f32[2, 3, 4, 4] = placeholder[x]\n" CALL_CONV("c1", "x") "%scale = get_attr[scale]\n"
+                                    "%s = call_function[aten.mul.Tensor](%c1, %scale)\n"
+                                    "%up = get_attr[up]\n%upb = get_attr[upb]\n%t = call_function[aten.conv_transpose2d.input](%s, %up, %upb, 2)\n"
+                                    "%p = call_function[aten.avg_pool2d.default](%t, 2)\n%sum = call_function[aten.mean.dim](%p, [2, 3])\n"
+                                    "%v = call_function[aten.view.default](%s, [2, 128])\n" GET("f1") "%wt = call_function[aten.t.default](%f1w)\n"
+                                    "%f1 = call_function[aten.addmm.default](%f1b, %v, %wt)\n%m = get_attr[m]\n%y = call_function[aten.mm.default](%f1, %m)\n"
+                                    "%cat = call_function[aten.cat.default]([%y, %sum], 1)\noutput((%cat,))\n",
+                                    "c1 f1", "prune_channels(amount=0.5)", 4 + 3);
+    ck_assert_str_eq(fx_node_type_text(fx_graph_find_node(g, "v")), "f32[2, 64]");
+    ck_assert_int_eq(fx_attr_find(g, "up")->tensor.sizes[0], 4);
+    ck_assert_int_eq(fx_attr_find(g, "up")->tensor.sizes[1], 4); /* its channels are returned */
+    ck_assert_int_eq(fx_attr_find(g, "scale")->tensor.sizes[0], 4);
+    ck_assert_int_eq(fx_attr_find(g, "m")->tensor.sizes[0], 3);
+}
+END_TEST
+
+/* What is not understood keeps its channels: norms over them, reductions, softmax, shuffles, unknown calls, results. */
+START_TEST(what_mixes_channels_pins_them)
+{
+    static const char *const mixers[] = {
+        "call_function[aten.softmax.int](%c1, 1)", "call_function[aten.mean.dim](%c1, [1])", "call_function[aten.view.default](%c1, [1, 2, 4, 6, 6])",
+        "call_function[aten.channel_shuffle.default](%c1, 2)", "call_function[aten.sum.default](%c1)", "call_function[aten.flip.default](%c1, [1])",
+        "call_function[aten.permute.default](%c1, [0, 2, 3, 1])", "call_function[aten.select.int](%c1, 1, 3)",
+        "call_function[aten.add.Tensor](%c1, %y)", "call_function[aten.constant_pad_nd.default](%c1, [0, 0, 0, 0, 1, 1])",
+    };
+    for (size_t i = 0; i < sizeof mixers / sizeof *mixers; i++) {
+        fx_text t;
+        fx_text_init(&t, fx_context_arena(ctx));
+        fx_printf(&t, "graph \"case\" imported\n" CONV("c1", 3, 8) "\n%%x : f32[1, 3, 6, 6] = placeholder[x]\n%%y : f32[1, 8, 6, 6] = placeholder[y]\n"
+                      "%%c1w = get_attr[c1.weight]\n%%c1b = get_attr[c1.bias]\n%%c1 = call_function[aten.conv2d.default](%%x, %%c1w, %%c1b, 1, 1)\n"
+                      "%%m = %s\noutput((%%m,))\n", mixers[i]);
+        fx_pass_report report;
+        fx_graph *g = random_graph(t.data), *out = pass(g, "prune_channels(amount=0.5)", &report);
+        ck_assert_msg(report.n_changes == 0, "%s: %s", mixers[i], report.n_changes ? report.changes[0].what : "");
+        ck_assert_str_eq(print(out), print(g));
+    }
+}
+END_TEST
+
+/* Modules as torch.fx captures them, without types: weights and settings change together. */
+START_TEST(channels_of_modules)
+{
+    seed = 8;
+    static const char text[] =
+        "graph \"case\" captured\n"
+        "module c1 : torch.nn.Conv2d(in_channels=3, out_channels=8, kernel_size=3, padding=1)\n" CONV("c1", 3, 8)
+        "module dw : torch.nn.Conv2d(in_channels=8, out_channels=8, kernel_size=3, padding=1, groups=8)\n" CONV("dw", 1, 8)
+        "module n : torch.nn.BatchNorm2d(num_features=8)\n"
+        "parameter n.weight : f32[8] = all 0.0\nparameter n.bias : f32[8] = all 0.0\n"
+        "buffer n.running_mean : f32[8] = all 0.0\nbuffer n.running_var : f32[8] = all 0.0\n"
+        "module act : torch.nn.ReLU\nmodule drop : torch.nn.Dropout\nmodule pool : torch.nn.AdaptiveAvgPool2d(output_size=2)\nmodule flat : torch.nn.Flatten\n"
+        "module f1 : torch.nn.Linear(in_features=32, out_features=6)\n" LINEAR("f1", 32, 6)
+        "module f2 : torch.nn.Linear(in_features=6, out_features=4)\n" LINEAR("f2", 6, 4)
+        "\n%x : f32[2, 3, 6, 6] = placeholder[x]\n%c1 = call_module[c1](%x)\n%act = call_module[act](%c1)\n%dw = call_module[dw](%act)\n"
+        "%n = call_module[n](%dw)\n%act2 = call_module[act](%n)\n%add = call_function[_operator.add](%act2, %act)\n%pool = call_module[pool](%add)\n"
+        "%flat = call_module[flat](%pool)\n%drop = call_module[drop](%flat)\n%f1 = call_module[f1](%drop)\n"
+        "%r = call_function[torch.nn.functional.relu](%f1)\n%f2 = call_module[f2](%r)\noutput(%f2)\n";
+    fx_graph *g = prunes_as_zeroing(text, "c1 dw n f1", "prune_channels(amount=0.5)", 4 * 3 + 3);
+    static const struct {
+        const char *path, *key;
+        int64_t want;
+    } settings[] = {{"c1", "in_channels", 3}, {"c1", "out_channels", 4}, {"dw", "in_channels", 4}, {"dw", "out_channels", 4}, {"dw", "groups", 4},
+                    {"n", "num_features", 4}, {"f1", "in_features", 16}, {"f1", "out_features", 3}, {"f2", "in_features", 3}, {"f2", "out_features", 4}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const fx_arg *a = fx_module_config(fx_module_find(g, settings[i].path), settings[i].key);
+        ck_assert_msg(a && a->i == settings[i].want, "%s.%s: %lld", settings[i].path, settings[i].key, a ? (long long)a->i : -1);
+    }
+    static const char method[] =
+        "graph \"case\" captured\n"
+        "module c1 : torch.nn.Conv2d(in_channels=3, out_channels=8, kernel_size=3, padding=1)\n" CONV("c1", 3, 8)
+        "module f1 : torch.nn.Linear(in_features=128, out_features=6)\n" LINEAR("f1", 128, 6)
+        "\n%x : f32[2, 3, 4, 4] = placeholder[x]\n%c1 = call_module[c1](%x)\n%v = call_method[view](%c1, -1, 128)\n%f1 = call_module[f1](%v)\noutput(%f1)\n";
+    g = prunes_as_zeroing(method, "c1", "prune_channels(amount=0.25)", 2);
+    ck_assert_int_eq(fx_graph_find_node(g, "v")->args->items[2]->i, 96);
+}
+END_TEST
+
+/* A filter used twice, a weight with two names. */
+START_TEST(shared_filters)
+{
+    seed = 9;
+    prunes_as_zeroing("graph \"case\" imported\n" CONV("c1", 3, 8) CONV("c2", 8, 8) CONV("c3", 8, 4)
+                      "\n%x : f32[1, 3, 6, 6] = placeholder[x]\n" CALL_CONV("c1", "x") CALL_CONV("c2", "c1") CALL_RELU("r", "c2")
+                      "%c2c = call_function[aten.conv2d.default](%r, %c2w, %c2b, 1, 1)\n" CALL_CONV("c3", "c2c") "output((%c3,))\n",
+                      "c1 c2", "prune_channels(amount=0.5)", 8); /* c2's inputs are its outputs */
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("prune");
@@ -228,6 +542,15 @@ int main(void)
     tcase_add_test(c, bad_options_are_refused);
     tcase_add_test(c, tied_weights_stay_tied);
     tcase_add_test(c, weights_of_modules_are_pruned);
+    tcase_add_test(c, channels_go_through_norms_pools_and_flattening);
+    tcase_add_test(c, the_smallest_norms_go);
+    tcase_add_test(c, sums_tie_channels);
+    tcase_add_test(c, concatenations_and_splits);
+    tcase_add_test(c, depthwise_convolutions_follow);
+    tcase_add_test(c, other_spellings);
+    tcase_add_test(c, what_mixes_channels_pins_them);
+    tcase_add_test(c, channels_of_modules);
+    tcase_add_test(c, shared_filters);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
