@@ -315,8 +315,13 @@ static fx_status fuse_one(fuse *f, fx_node *n, bool linear)
     if (n->n_operands == 0 || !read_norm(n, &norm))
         return FX_OK;
     fx_node *x = norm.module ? n->operands[0].def : operand_of(&norm, 0), *result = result_of(n);
-    if (!x || x->n_uses != 1 || !result || !read_layer(x, linear, &l) || !channels_are_dim_1(x, &l, &norm, linear))
+    if (!x || x->n_uses != 1 || !result || !read_layer(x, linear, &l))
         return FX_OK;
+    if (!channels_are_dim_1(x, &l, &norm, linear)) {
+        if (!x->type)
+            fx_remark(run->ctx, &n->loc, "not fused into '%s': whether dim 1 is its channels is not known without types; the pass infer gives them", x->name);
+        return FX_OK;
+    }
     int64_t channels = channels_of(&l);
     if (channels < 0 || !is_vector(norm.attr[WEIGHT], channels) || !is_vector(norm.attr[BIAS], channels) ||
         !is_vector(norm.attr[MEAN], channels) || !is_vector(norm.attr[VAR], channels) || is_written(f, &l) || is_written(f, &norm))

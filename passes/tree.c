@@ -78,8 +78,12 @@ void fx_refs_drop_module(fx_refs *r, fx_module *m)
 void fx_refs_remove_dropped(fx_refs *r)
 {
     for (size_t i = r->n_attrs; i-- > 0;)
-        if (fx_refs_of_attr(r, r->attrs[i]) == 0 && fx_attr_find(r->g, r->attrs[i]->path) == r->attrs[i])
+        if (fx_refs_of_attr(r, r->attrs[i]) == 0 && fx_attr_find(r->g, r->attrs[i]->path) == r->attrs[i]) {
+            fx_module *m = r->attrs[i]->module;
             fx_attr_remove(r->attrs[i]);
+            if (m->parent && m->n_attrs == 0 && m->n_children == 0 && fx_refs_of_module(r, m) == 0)
+                fx_module_remove(m);
+        }
     for (size_t i = r->n_modules; i-- > 0;)
         if (fx_refs_of_module(r, r->modules[i]) == 0 && fx_module_find(r->g, r->modules[i]->path) == r->modules[i])
             fx_module_remove(r->modules[i]);
