@@ -391,6 +391,7 @@ struct fx_module {
     fx_meta *meta;
     struct fx_module *parent;
     size_t index;                   /* in parent->children */
+    bool erased;
     struct fx_module **children; size_t n_children, cap_children;
     fx_attr **attrs; size_t n_attrs, cap_attrs;
 };
@@ -518,7 +519,12 @@ const char *fx_attr_path(fx_graph *g, const fx_attr *a);
 void fx_attr_set_tensor(fx_attr *a, const fx_tensor *t);
 /* All attributes on one storage lie on another from now on, at the same offsets. */
 void fx_attr_rehang(fx_graph *g, fx_storage *from, fx_storage *to);
+void fx_attr_rehang_memory(fx_graph *g, const void *data, fx_storage *to); /* of those on a caller's memory */
+const fx_attr *fx_attr_first_alias(const fx_attr *a);                 /* the first added on the same storage, itself perhaps */
+bool fx_tensor_in_storage(const fx_tensor *t);                        /* all elements lie in its storage */
 void fx_attr_remove(fx_attr *a);
+/* Several at once, in time linear in the tree. */
+void fx_tree_delete(fx_graph *g, size_t n_modules, fx_module *const *modules, size_t n_attrs, fx_attr *const *attrs);
 void fx_module_remove(fx_module *m);                                  /* and all below; never the root */
 fx_module *fx_module_find(const fx_graph *g, const char *path);
 fx_module *fx_module_make(fx_graph *g, const char *path);

@@ -38,9 +38,14 @@ void fx_map_reserve(fx_arena *arena, fx_map *m, size_t more)
 
 void fx_map_put(fx_arena *arena, fx_map *m, const void *key, void *value)
 {
+    struct fx_map_slot *s = m->cap ? &m->slots[map_place(m, key)] : NULL;
+    if (s && s->key) {
+        s->value = value;
+        return;
+    }
     fx_map_reserve(arena, m, 1);
-    struct fx_map_slot *s = &m->slots[map_place(m, key)];
-    m->n += s->key == NULL;
+    s = &m->slots[map_place(m, key)];
+    m->n++;
     *s = (struct fx_map_slot){key, value};
 }
 

@@ -134,20 +134,39 @@ static uintptr_t offset_in(const fx_storage *st, const fx_tensor *t)
     return base && at >= base && at - base <= st->nbytes ? at - base : at;
 }
 
-void fx_attr_rehang(fx_graph *g, fx_storage *from, fx_storage *to)
+static void rehang(fx_graph *g, const void *memory, const fx_storage *from, fx_storage *to)
 {
-    fx_attr *last = fx_map_get(&g->attrs_by_storage, from), *a = last;
-    fx_map_reserve(g->arena, &g->attrs_by_storage, 1);
+    fx_attr *last = fx_map_get(&g->attrs_by_storage, memory), *a = last;
     if (!last)
         return;
+    fx_map_reserve(g->arena, &g->attrs_by_storage, 1);
     do {
-        a->tensor.data = (char *)to->data + offset_in(from, &a->tensor);
+        a->tensor.data = (char *)to->data + (from ? offset_in(from, &a->tensor) : 0);
         a->tensor.storage = to;
         a = a->alias;
     } while (a != last);
-    fx_map_remove(&g->attrs_by_storage, from);
+    fx_map_remove(&g->attrs_by_storage, memory);
     fx_map_put(g->arena, &g->attrs_by_storage, to, last);
-    to->graph = g;
+    if (to->graph && to->graph != g)
+        to->shared = true;
+    else
+        to->graph = g;
+}
+
+void fx_attr_rehang(fx_graph *g, fx_storage *from, fx_storage *to)
+{
+    rehang(g, from, from, to);
+}
+
+void fx_attr_rehang_memory(fx_graph *g, const void *data, fx_storage *to)
+{
+    rehang(g, data, NULL, to);
+}
+
+const fx_attr *fx_attr_first_alias(const fx_attr *a)
+{
+    const fx_attr *last = fx_map_get(&a->module->graph->attrs_by_storage, memory_of(&a->tensor));
+    return last ? last->alias : a;
 }
 
 fx_attr *fx_attr_add(fx_graph *g, const char *path, const fx_tensor *t, bool fresh)
@@ -183,44 +202,81 @@ fx_attr *fx_attr_add(fx_graph *g, const char *path, const fx_tensor *t, bool fre
     return a;
 }
 
-/* Takes the entry out of an array of pointers. */
-static void take_out(void *array, size_t *n, const void *entry)
+/* ---- removing: nothing here allocates ----------------------------------------------------------------------------------------- */
+
+static void forget_attr(fx_attr *a)
 {
-    void **p = array;
-    size_t i = 0;
-    while (p[i] != entry)
-        i++;
-    memmove(&p[i], &p[i + 1], (--*n - i) * sizeof *p);
+    part(a);
+    fx_map_remove(&a->module->graph->attrs_by_path, a->path);
+}
+
+/* Unhooks m and all below from the maps, in a loop: trees may be as deep as a file likes. */
+static void forget_module(fx_module *m)
+{
+    fx_graph *g = m->graph;
+    for (fx_module *at = m; at;) {
+        at->erased = true;
+        fx_map_remove(&g->modules_by_path, at->path);
+        for (size_t i = 0; i < at->n_attrs; i++)
+            forget_attr(at->attrs[i]);
+        if (at->n_children) {
+            at = at->children[0];
+            continue;
+        }
+        while (at != m && at->index + 1 == at->parent->n_children)
+            at = at->parent;
+        at = at == m ? NULL : at->parent->children[at->index + 1];
+    }
+}
+
+static void compact_attrs(fx_attr **attrs, size_t *n)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (attrs[i]->alias)
+            attrs[k++] = attrs[i];
+    *n = k;
+}
+
+static void compact_children(fx_module *m)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < m->n_children; i++)
+        if (!m->children[i]->erased) {
+            m->children[k] = m->children[i];
+            m->children[k]->index = k;
+            k++;
+        }
+    m->n_children = k;
+}
+
+void fx_tree_delete(fx_graph *g, size_t n_modules, fx_module *const *modules, size_t n_attrs, fx_attr *const *attrs)
+{
+    for (size_t i = 0; i < n_attrs; i++)
+        if (attrs[i]->alias)
+            forget_attr(attrs[i]);
+    for (size_t i = 0; i < n_modules; i++)
+        if (!modules[i]->erased)
+            forget_module(modules[i]);
+    compact_attrs(g->attrs, &g->n_attrs);
+    for (fx_module *m = g->root; m; m = fx_graph_next_module(g, m)) {
+        compact_attrs(m->attrs, &m->n_attrs);
+        compact_children(m);
+    }
 }
 
 void fx_attr_remove(fx_attr *a)
 {
-    fx_graph *g = a->module->graph;
-    part(a);
-    fx_map_remove(&g->attrs_by_path, a->path);
-    take_out(a->module->attrs, &a->module->n_attrs, a);
-    take_out(g->attrs, &g->n_attrs, a);
+    forget_attr(a);
+    compact_attrs(a->module->attrs, &a->module->n_attrs);
+    compact_attrs(a->module->graph->attrs, &a->module->graph->n_attrs);
 }
 
-/* Children are unhooked from the last leaf on, in a loop: trees may be as deep as a file likes. */
 void fx_module_remove(fx_module *m)
 {
-    for (fx_module *at = m;;) {
-        if (at->n_children) {
-            at = at->children[at->n_children - 1];
-            continue;
-        }
-        fx_module *parent = at->parent;
-        while (at->n_attrs)
-            fx_attr_remove(at->attrs[at->n_attrs - 1]);
-        fx_map_remove(&at->graph->modules_by_path, at->path);
-        take_out(parent->children, &parent->n_children, at);
-        for (size_t i = at->index; i < parent->n_children; i++)
-            parent->children[i]->index = i;
-        if (at == m)
-            return;
-        at = parent;
-    }
+    forget_module(m);
+    compact_children(m->parent);
+    compact_attrs(m->graph->attrs, &m->graph->n_attrs);
 }
 
 const char *fx_attr_path(fx_graph *g, const fx_attr *a)

@@ -16,7 +16,7 @@ extern "C" {
 typedef struct fx_module fx_module;
 
 /* FX's add_submodule: makes the module at path, and plain modules on the way. class_name: "torch.nn.Conv2d" ("torch.nn.modules.conv.Conv2d"
- * is the same class). config: its n_config settings, "stride" = (2, 2); those left out have torch's defaults. A module that is there
+ * is the same class; settings of torch.nn's classes are checked), any other class, or NULL for a plain module. config: its n_config settings, "stride" = (2, 2); those left out have torch's defaults. A module that is there
  * already is replaced with all below it: a graph that calls it calls the new one from now on ("hot" replacement). Parameters are added by
  * fx_graph_set_parameter. NULL on failure. */
 fx_module *fx_graph_add_submodule(fx_graph *graph, const char *path, const char *class_name, int n_config, const char *const *keys,
@@ -25,12 +25,14 @@ fx_module *fx_graph_add_submodule(fx_graph *graph, const char *path, const char 
 fx_module *fx_graph_get_submodule(const fx_graph *graph, const char *path);
 /* Deletes a module and all below it. FX_ERR_ARGUMENT when there is none. Nodes that name it are errors of lint from then on. */
 fx_status fx_graph_delete_submodule(fx_graph *graph, const char *path);
-/* Deletes modules and attributes that no node names, directly or through a module above or below; *deleted may be NULL. */
+/* Deletes modules and attributes that no node names, directly or through a module above or below (FX keeps attributes); *deleted, how many
+ * of both, may be NULL. */
 fx_status fx_graph_delete_all_unused_submodules(fx_graph *graph, size_t *deleted);
 
 const char *fx_module_class(const fx_module *m);                        /* "torch.nn.modules.conv.Conv2d", or NULL */
 const char *fx_module_target(const fx_module *m);                       /* its path */
-/* A setting, as given or torch's default; false when the class has none of that name. */
+/* A setting, as given or torch's default; false when the class has none of that name. "training" is false unless given: graphs are of
+ * models in eval mode. */
 bool fx_module_setting(const fx_module *m, const char *key, fx_value *out);
 fx_status fx_module_set_setting(fx_module *m, const char *key, fx_value v);
 /* Users' notes on a module, as fx_node_set_meta. */
@@ -41,11 +43,10 @@ bool fx_module_meta(const fx_module *m, const char *key, fx_value *out);
 fx_module *fx_graph_next_module(const fx_graph *graph, const fx_module *after);
 
 /* Parameters and buffers. The tensor's elements are shared, not copied: it must have a storage of this context, or live as long. Setting
- * replaces what is there. tied: the path of a parameter whose storage this one shares, so that writing one writes both (NULL: none; t is
- * then taken as given). */
+ * replaces what is there; modules on the way are made. */
 fx_status fx_graph_set_parameter(fx_graph *graph, const char *path, const fx_tensor *t);
 fx_status fx_graph_set_buffer(fx_graph *graph, const char *path, const fx_tensor *t, bool persistent);
-/* The same tensor under another name. */
+/* The tensor at `to` under another path too: it is stored once, and writing one writes both. */
 fx_status fx_graph_tie_parameter(fx_graph *graph, const char *path, const char *to);
 fx_status fx_graph_delete_attr(fx_graph *graph, const char *path);
 /* The tensor at path, elements valid (mapped and checked if need be); not to be written unless fx_graph_writable_tensor gave it. */
