@@ -3,6 +3,8 @@
  *
  * As torch.fx's stable_topological_sort: nodes are taken in order; one whose inputs are not all there waits for them and follows the last
  * of them at once. Each use is looked at once. */
+#include <stdlib.h>
+
 #include "ir/context.h"
 
 typedef struct sorter {
@@ -14,7 +16,13 @@ typedef struct sorter {
     size_t n;
 } sorter;
 
-/* Places n and all that waited only for it. Users are pushed last first, so that they come in the order of their uses. */
+static int later_first(const void *a, const void *b)
+{
+    uint32_t x = (*(fx_node *const *)a)->mark, y = (*(fx_node *const *)b)->mark;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Places n and all that waited only for it, these in the order they had. */
 static void place(sorter *s, fx_node *n)
 {
     size_t depth = 0;
@@ -23,9 +31,12 @@ static void place(sorter *s, fx_node *n)
         n = s->stack[--depth];
         s->order[s->n++] = n;
         s->waiting[n->id] = false;
-        for (const fx_use *u = n->last_use; u; u = u->prev)
+        size_t from = depth;
+        for (const fx_use *u = n->first_use; u; u = u->next)
             if (--s->missing[u->user->id] == 0 && s->waiting[u->user->id])
                 s->stack[depth++] = u->user;
+        if (depth > from + 1)
+            qsort(&s->stack[from], depth - from, sizeof *s->stack, later_first);
     }
 }
 
@@ -87,8 +98,12 @@ static fx_status sort(void *arg)
     s.waiting = FX_NEW_ARRAY(scratch, bool, g->n_ids);
     s.stack = FX_NEW_ARRAY(scratch, fx_node *, g->n_nodes);
     s.order = FX_NEW_ARRAY(scratch, fx_node *, g->n_nodes);
-    FX_FOR_NODES(g, n)
+    /* Marks hold the place in the old order meanwhile. */
+    g->mark = 0;
+    FX_FOR_NODES(g, n) {
+        n->mark = ++g->mark;
         s.missing[n->id] = n->n_operands;
+    }
     /* Inputs stay first and the output last. */
     FX_FOR_NODES(g, n)
         if (n->opcode == FX_PLACEHOLDER)
