@@ -202,7 +202,7 @@ static const fx_arg *verify_subgraph(void *user, const fx_arg *leaf)
             fx_found(v, NULL, "a subgraph is missing");
         else if (leaf->graph->ctx != v->ctx)
             fx_found(v, NULL, "the subgraph '%s' belongs to another context", leaf->graph->name);
-        else if (leaf->graph == v->g)
+        else if (!v->where && leaf->graph == v->g)
             fx_found(v, NULL, "the graph holds itself as a subgraph");
         else if (v->depth == MAX_DEPTH)
             fx_found(v, NULL, "subgraphs are nested more than %d deep", MAX_DEPTH);
