@@ -4,6 +4,7 @@
  * The layout is that of torch.fx's Graph.python_code, blanks and empty lines included: a statement a node, values freed behind their last
  * use. Where FX's text would not run or mean something else (a submodule called `class`, `-2 ** x`, a parameter called `torch`) this one
  * says it otherwise. */
+#include <math.h>
 #include <string.h>
 
 #include "codegen/names.h"
@@ -205,9 +206,11 @@ static void put_normal_args(fx_python *p, const fx_node *n, const fx_py_target *
     fx_putn(t, ")", 1);
 }
 
-static bool is_number(const fx_arg *a)
+/* A number that Python spells with a sign before it, which binds weaker than `**`. */
+static bool has_sign(const fx_arg *a)
 {
-    return a->kind == FX_ARG_INT || a->kind == FX_ARG_FLOAT || a->kind == FX_ARG_COMPLEX;
+    return (a->kind == FX_ARG_INT && a->i < 0) || (a->kind == FX_ARG_FLOAT && signbit(a->f)) ||
+           (a->kind == FX_ARG_COMPLEX && a->f == 0 && signbit(a->im));
 }
 
 /* x + y, -x, x[i] */
@@ -221,7 +224,7 @@ static void put_infix(fx_python *p, const fx_node *n, const fx_py_target *target
         fx_python_put_arg(p, t, a[0], n);
         return;
     }
-    if (index || (is_number(a[0]) && strcmp(target->text, " ** ") == 0))
+    if (index || (has_sign(a[0]) && strcmp(target->text, " ** ") == 0))
         fx_python_put_primary(p, t, a[0], n);
     else
         fx_python_put_arg(p, t, a[0], n);
@@ -327,17 +330,30 @@ static void put_parameter(fx_python *p, const char *name)
     fx_puts(&p->head, name);
 }
 
-/* What a placeholder is called in the signature: its target where Python can say it and no other parameter has it, else its name. */
-static const char *parameter_name(fx_python *p, const fx_node *n)
+/* Takes a word as a parameter's name where Python can say it and no other parameter has it. */
+static const char *take_parameter(fx_python *p, const char *word)
 {
-    const char *names[2] = {fx_intern(p->ctx, n->target + strspn(n->target, "*")), fx_python_node_name(p, n)};
-    for (int i = 0; i < 2; i++) {
-        if (!is_word(names[i]) || fx_map_get(&p->taken, names[i]))
-            continue;
-        fx_map_put(p->tmp, &p->taken, names[i], p);
-        return names[i];
+    const char *name = fx_intern(p->ctx, word);
+    if (!is_word(name) || fx_map_get(&p->taken, name))
+        return NULL;
+    fx_map_put(p->tmp, &p->taken, name, p);
+    return name;
+}
+
+/* What placeholders are called in the signature: their targets first of all, so that callers' keywords hold; then their names. */
+static const char **name_parameters(fx_python *p, size_t n_inputs, fx_node *const *inputs)
+{
+    const char **names = FX_NEW_ARRAY(p->tmp, const char *, n_inputs);
+    for (size_t i = 0; i < n_inputs; i++)
+        names[i] = take_parameter(p, inputs[i]->target + strspn(inputs[i]->target, "*"));
+    for (size_t i = 0; i < n_inputs; i++) {
+        const char *own = fx_python_node_name(p, inputs[i]);
+        if (!names[i])
+            names[i] = take_parameter(p, own);
+        if (!names[i])
+            names[i] = fx_python_free_name(p, own);
     }
-    return fx_python_free_name(p, names[1]);
+    return names;
 }
 
 static void set_local(fx_python *p, const fx_node *n, const char *name)
@@ -351,10 +367,9 @@ static void set_local(fx_python *p, const fx_node *n, const char *name)
 static void put_flat_inputs(fx_python *p, size_t n_inputs, fx_node *const *inputs)
 {
     fx_text *t = &p->head;
-    const char **names = FX_NEW_ARRAY(p->tmp, const char *, n_inputs);
+    const char **names = name_parameters(p, n_inputs, inputs);
     fx_map bound = {0};
     for (size_t i = 0; i < n_inputs; i++) {
-        names[i] = parameter_name(p, inputs[i]);
         fx_node *hidden = names[i] != fx_python_node_name(p, inputs[i]) ? fx_graph_find_node(p->g, names[i]) : NULL;
         if (hidden && fx_map_get(&bound, hidden))
             set_local(p, hidden, fx_python_free_name(p, names[i]));
