@@ -200,13 +200,11 @@ static bool match_target(const matcher *m, const fx_pat_node *t, const fx_node *
         return t->n->opcode == n->opcode && t->n->target == n->target;
     if (t->n->target == n->target && t->n->opcode == n->opcode)
         return true;
-    if (n->opcode == FX_CALL_FUNCTION && !n->op)
+    if (n->opcode == FX_CALL_FUNCTION && (!n->op || !t->overloads[n->op->id]))
         return false;
     bool inplace = false;
     const fx_op *row = fx_node_row(n, &inplace);
-    /* other overloads are told apart by their arguments */
-    return row && inplace == t->view.inplace &&
-           (row == t->view.op || strncmp(row->name, t->view.op->name, strcspn(row->name + 5, ".") + 6) == 0);
+    return row && inplace == t->view.inplace && t->overloads[row->id];
 }
 
 static bool match_view(matcher *m, const fx_pat_node *t, const fx_call_args *view, const fx_node *n)
@@ -599,9 +597,11 @@ void fx_pattern_find(const fx_pattern *p, fx_graph *g, const fx_pattern_options 
             m.furthest[i] = i;
         m.group_stamp = fx_arena_grow(scratch, NULL, 0, &m.cap_groups, sizeof *m.group_stamp);
     }
-    /* What the first anchor can be; of a lone known operator that is quickly said. */
+    const fx_pat_node *anchor = &p->nodes[p->anchors[0]];
+    const bool *rows = anchor->overloads; /* most nodes are none of it, which is quickly said */
     FX_FOR_NODES(g, n)
-        try_anchor(&m, 0, n, NULL);
+        if (!rows || !n->op || rows[n->op->id])
+            try_anchor(&m, 0, n, NULL);
     sort_matches(out, scratch);
 }
 

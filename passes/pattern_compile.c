@@ -82,6 +82,17 @@ static const fx_arg *undo_broadcast(const fx_node *n, const fx_arg *a)
     return lone ? a->items[0] : a;
 }
 
+/* "aten.mean.dim" and "aten.mean.default" are two rows of one function. */
+static const bool *overloads_of(fx_pattern *p, const fx_op *op)
+{
+    bool *out = FX_NEW_ARRAY(p->arena, bool, FX_OP_COUNT);
+    const char *dot = strchr(op->name, '.'), *end = dot ? strchr(dot + 1, '.') : NULL;
+    size_t n = end ? (size_t)(end - op->name) + 1 : strlen(op->name) + 1;
+    for (int i = 1; i < FX_OP_COUNT; i++)
+        out[i] = strncmp(fx_ops[i].name, op->name, n) == 0;
+    return out;
+}
+
 static fx_status view_call(fx_pattern *p, fx_pat_node *t)
 {
     const fx_op *row = fx_node_row(t->n, &t->view.inplace);
@@ -95,6 +106,7 @@ static fx_status view_call(fx_pattern *p, fx_pat_node *t)
         return fx_call_check(t->n, &t->view);
     t->viewed = true;
     t->view.inplace = inplace;
+    t->overloads = overloads_of(p, t->view.op);
     p->writes = p->writes || inplace;
     return FX_OK;
 }

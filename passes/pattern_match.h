@@ -15,6 +15,7 @@ typedef struct fx_pat_node {
     /* CALL of a known operator: its arguments by schema, wildcards as they are */
     bool viewed;
     fx_call_args view;
+    const bool *overloads;       /* by fx_opid: rows of the same packet, which arguments tell apart */
     const fx_arg *any_of;        /* a LIST of STR, or NULL */
     const fx_module *module;     /* call_module: in the pattern's tree, or NULL */
     const char *path;            /* ATTR: only that one; NULL: any */
