@@ -350,7 +350,7 @@ static fx_status fuse_one(fuse *f, fx_node *n, bool linear)
         FX_TRY(fx_node_erase(result));
     FX_TRY(fx_node_erase(n));
     for (int i = 0; i < N_TENSORS; i++)
-        if (norm.get[i] && norm.get[i]->n_uses == 0) {
+        if (norm.get[i] && !norm.get[i]->erased && norm.get[i]->n_uses == 0) { /* the same may be mean and variance */
             FX_TRY(fx_node_erase(norm.get[i]));
             fx_refs_drop_attr(f->refs, norm.attr[i]);
         }

@@ -20,7 +20,6 @@ fx_status fx_gpass_functionalize(fx_pass_run *run)
     FX_TRY(status);
     FX_TRY(fx_functionalize(g, run->scratch));
     g->stage = FX_STAGE_FUNCTIONAL;
-    if (writes)
-        fx_pass_note(run, NULL, "%zu writes in place became values", writes);
+    fx_pass_note(run, NULL, "%zu writes in place became values; the graph is functional now", writes);
     return FX_OK;
 }
