@@ -58,8 +58,7 @@ static size_t distance(const char *a, const char *b)
     return line[m];
 }
 
-/* What a user who wrote `word` may have meant; NULL when nothing is near. */
-static const char *nearest(const char *word, size_t n, const char *(*name)(const void *of, size_t i), const void *of)
+const char *fx_nearest(const char *word, size_t n, const char *(*name)(const void *of, size_t i), const void *of)
 {
     const char *best = NULL;
     size_t least = strlen(word) / 2 + 1;
@@ -191,7 +190,7 @@ static fx_status one_option(reader *r, step *s)
     while (i < pass->n_params && strcmp(pass->params[i].name, name))
         i++;
     if (i == pass->n_params) {
-        const char *near = nearest(name, pass->n_params, param_name, pass);
+        const char *near = fx_nearest(name, pass->n_params, param_name, pass);
         return fx_fail(r->ctx, FX_ERR_ARGUMENT, NULL, "pass %s has no option '%s'%s%s%s", pass->name, name,
                        near ? "; did you mean '" : pass->n_params ? "" : "; it takes none", near ? near : "", near ? "'?" : "");
     }
@@ -219,7 +218,7 @@ static fx_status one_step(reader *r)
     while (i < N_ROWS && strcmp(rows[i].pass.name, name))
         i++;
     if (i == N_ROWS) {
-        const char *near = nearest(name, N_ROWS, pass_name, NULL);
+        const char *near = fx_nearest(name, N_ROWS, pass_name, NULL);
         return fx_fail(r->ctx, FX_ERR_ARGUMENT, NULL, "there is no pass '%s'%s%s%s", name, near ? "; did you mean '" : "; see 'fxcc passes'",
                        near ? near : "", near ? "'?" : "");
     }

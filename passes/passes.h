@@ -34,6 +34,9 @@ const char *fx_pass_str(const fx_pass_run *run, const char *name);
 #include "passes/pass.def"
 #undef GRAPH_PASS
 
+/* What a user who wrote `word` may have meant, of n names; NULL when nothing is near. */
+const char *fx_nearest(const char *word, size_t n, const char *(*name)(const void *of, size_t i), const void *of);
+
 /* ---- dead.c ------------------------------------------------------------------------------------------------------------------ */
 
 /* Whether nobody would notice if n were gone: unused, and no write, random state, assert, input, output or unknown function. */

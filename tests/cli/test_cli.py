@@ -232,6 +232,76 @@ class Looking(Case):
         self.assertFalse((self.dir / "out").exists())
 
 
+class Passes(Case):
+    GRAPH = """graph "net" captured
+module conv : torch.nn.modules.conv.Conv2d(in_channels=1, out_channels=1, kernel_size=1)
+parameter conv.weight : f32[1, 1, 1, 1] = [2.0]
+parameter conv.bias : f32[1] = [1.0]
+module bn : torch.nn.modules.batchnorm.BatchNorm2d(num_features=1, eps=0.0)
+parameter bn.weight : f32[1] = [3.0]
+parameter bn.bias : f32[1] = [0.0]
+buffer bn.running_mean : f32[1] = [0.0]
+buffer bn.running_var : f32[1] = [1.0]
+module drop : torch.nn.modules.dropout.Dropout
+
+%x : f32[1, 1, 2, 2] = placeholder[x]
+%conv = call_module[conv](%x)
+%bn = call_module[bn](%conv)
+%drop = call_module[drop](%bn)
+%relu = call_method[relu](%drop)
+output(%relu)
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.dir / "net.fx"
+        self.model.write_text(self.GRAPH)
+
+    def test_text_comes_out(self):
+        text = self.ok("opt", self.model, "--passes=fuse_conv_bn,remove_dropout")
+        self.assertIn("parameter conv.weight : f32[1, 1, 1, 1] = [6.0]", text)
+        self.assertIn("parameter conv.bias : f32[1] = [3.0]", text)
+        self.assertNotIn("bn", text)
+        self.assertNotIn("drop", text)
+        (self.dir / "out.fx").write_text(text)
+        self.assertEqual(self.ok("opt", self.dir / "out.fx", "--passes=fuse_conv_bn"), text)
+
+    def test_log_and_time_are_comments(self):
+        text = self.ok("opt", self.model, "-p", "fuse_conv_bn, remove_dropout", "--log", "--time", "--dump-after=fuse_conv_bn")
+        self.assertIn("// fuse_conv_bn: 'conv': fused batch norm 'bn' into its weights\n", text)
+        self.assertIn("// remove_dropout: 'drop': removed: dropout of 'conv'\n", text)
+        self.assertRegex(text, r"// time remove_dropout +[0-9.]+ ms, 1 changes, 4 nodes then\n")
+        self.assertIn("// after fuse_conv_bn\n", text)
+        self.assertNotIn("// after remove_dropout", text)
+
+    def test_file_comes_out_and_runs(self):
+        (self.dir / "x.npy").write_bytes(npy((1, 1, 2, 2), [1.0, -1.0, 0.5, 0.0]))
+        out = self.dir / "out.fx"
+        self.assertEqual(self.ok("opt", self.model, "--passes=fuse_conv_bn,remove_dropout,legalize", "-o", out), "")
+        for model, name in ((self.model, "a.npy"), (out, "b.npy")):
+            self.ok("run", model, self.dir / "x.npy", "-o", self.dir / name)
+        self.assertEqual(read_npy((self.dir / "a.npy").read_bytes()), (9.0, 0.0, 6.0, 3.0))
+        self.assertEqual(read_npy((self.dir / "b.npy").read_bytes()), (9.0, 0.0, 6.0, 3.0))
+
+    def test_weights_lie_beside(self):
+        out = self.dir / "digits.fx"
+        self.ok("opt", DIGITS, "--passes=fuse_conv_bn,fold_constants,common_subexpressions,eliminate_dead_code", "-o", out)
+        self.assertTrue((self.dir / "digits.safetensors").exists())
+        self.assertNotIn("batch_norm", self.ok("show", out))
+
+    def test_errors_leave_no_file(self):
+        out = self.dir / "out.fx"
+        for passes, message in (("fuse_conv_bnn", "did you mean 'fuse_conv_bn'?"), ("infer(x=1)", "no option 'x'"),
+                                ("functionalize", "run legalize first"), ("infer(inputs=f32[1])", "conv")):
+            self.fails("opt", self.model, f"--passes={passes}", "-o", out, says=message)
+            self.assertFalse(out.exists())
+        self.fails("opt", self.model, says="expected --passes")
+        self.fails("opt", "--passes=infer", says="expected a model")
+        self.fails("opt", self.model, "--passes=infer", "--dump-after=x", says="expected the name of a pass or 'all'")
+        self.fails("opt", self.model, "--passes=infer", "-o", self.dir / "out.txt", says="out.txt")
+        self.assertFalse((self.dir / "out.txt").exists())
+
+
 class Compiling(Case):
     def test_files(self):
         out = self.dir / "out"

@@ -211,6 +211,87 @@ START_TEST(table)
 }
 END_TEST
 
+/* ---- replacing, counting ---- */
+
+static const char *const modules =
+    "graph \"case\" captured\n"
+    "module a : torch.nn.modules.activation.ReLU(inplace=True)\n"
+    "module b : torch.nn.modules.activation.ReLU\n\n"
+    "%x : f32[4] = placeholder[x]\n"
+    "%a = call_module[a](%x)\n"
+    "%b = call_module[b](%a)\n"
+    "%relu = call_method[relu](%b)\n"
+    "output(%relu)\n";
+
+START_TEST(replacing)
+{
+    fx_graph *g = parse(modules);
+    size_t count = 99;
+    ck_assert_int_eq(fx_graph_replace_op(g, "torch.relu", "aten.leaky_relu.default", &count), FX_OK);
+    ck_assert_uint_eq(count, 3);
+    ck_assert_str_eq(fx_module_class(fx_graph_get_submodule(g, "a")), "torch.nn.modules.activation.LeakyReLU");
+    fx_value v;
+    ck_assert(fx_module_setting(fx_graph_get_submodule(g, "a"), "inplace", &v) && v.kind == FX_ARG_BOOL && v.as.b);
+    ck_assert_str_eq(fx_graph_find_node(g, "relu")->target, "aten.leaky_relu.default");
+    ck_assert_int_eq(fx_graph_replace_op(g, "torch.relu", "aten.leaky_relu.default", &count), FX_OK);
+    ck_assert_uint_eq(count, 0);
+
+    const char *keys[] = {"alpha"};
+    fx_value half = fx_v_float(0.5);
+    ck_assert_int_eq(fx_graph_replace_module(g, "torch.nn.LeakyReLU", "torch.nn.ELU", 1, keys, &half, &count), FX_OK);
+    ck_assert_uint_eq(count, 2);
+    ck_assert(fx_module_setting(fx_graph_get_submodule(g, "b"), "alpha", &v) && v.as.f[0] == 0.5);
+
+    /* Whole or not at all: the first of two fits, the second does not. */
+    g = parse(modules);
+    const char *before = text_of(g);
+    ck_assert_int_eq(fx_graph_replace_op(g, "aten.relu.default", "aten.erf.default", NULL), FX_ERR_TYPE); /* no class is erf */
+    ck_assert_str_eq(text_of(g), before);
+    const char *wrong[] = {"negative"};
+    ck_assert_int_eq(fx_graph_replace_module(g, "torch.nn.ReLU", "torch.nn.LeakyReLU", 1, wrong, &half, NULL), FX_ERR_TYPE);
+    fx_value text = fx_v_str("x");
+    const char *slope[] = {"negative_slope"};
+    ck_assert_int_ne(fx_graph_replace_module(g, "torch.nn.ReLU", "torch.nn.LeakyReLU", 1, slope, &text, NULL), FX_OK);
+    ck_assert_str_eq(text_of(g), before);
+    ck_assert_int_eq(fx_graph_replace_op(NULL, "a", "b", NULL), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_replace_op(g, NULL, "b", NULL), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_replace_module(g, "torch.nn.ReLU", NULL, 0, NULL, NULL, NULL), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_replace_module(g, "torch.nn.ReLU", "torch.nn.ELU", 1, NULL, NULL, NULL), FX_ERR_ARGUMENT);
+}
+END_TEST
+
+START_TEST(counting)
+{
+    /* Two tied parameters and a buffer; relu's input and result live at once, the view costs nothing. */
+    fx_graph *g = parse("graph \"case\" imported\n"
+                        "parameter a : f32[3, 2] shares 0+0 = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n"
+                        "parameter b : f32[3, 2] shares 0+0 = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n"
+                        "buffer c : f64[3] = [1.0, 2.0, 3.0]\n\n"
+                        "%x : f32[5, 2] = placeholder[x]\n"
+                        "%a : f32[3, 2] = get_attr[a]\n"
+                        "%linear : f32[5, 3] = call_function[aten.linear.default](%x, %a)\n"
+                        "%view : f32[15] = call_function[aten.view.default](%linear, [15])\n"
+                        "%relu : f32[15] = call_function[aten.relu.default](%view)\n"
+                        "output((%relu,))\n");
+    fx_graph_cost cost;
+    ck_assert_int_eq(fx_graph_count(g, &cost), FX_OK);
+    ck_assert_int_eq(cost.flops, 2 * 5 * 3 * 2 + 15);
+    ck_assert_int_eq(cost.parameters, 6);
+    ck_assert_int_eq(cost.weight_bytes, 6 * 4 + 3 * 8);
+    ck_assert_int_eq(cost.peak_activation_bytes, 15 * 4 + 15 * 4);
+    /* Of modules too. */
+    g = parse(modules);
+    ck_assert_int_eq(fx_graph_count(g, &cost), FX_OK);
+    ck_assert_int_eq(cost.flops, 3 * 4);
+    ck_assert_int_eq(cost.parameters + cost.weight_bytes, 0);
+    g = parse("graph \"case\" imported\n\n%x : f32[s0] = placeholder[x]\noutput((%x,))\n");
+    ck_assert_int_eq(fx_graph_count(g, &cost), FX_ERR_ARGUMENT);
+    ck_assert(strstr(last_message(), "static shape") != NULL);
+    ck_assert_int_eq(fx_graph_count(NULL, &cost), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_count(g, NULL), FX_ERR_ARGUMENT);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("passes");
@@ -222,6 +303,8 @@ int main(void)
     tcase_add_test(t, broken_graphs_are_refused);
     tcase_add_test(t, snapshots);
     tcase_add_test(t, table);
+    tcase_add_test(t, replacing);
+    tcase_add_test(t, counting);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

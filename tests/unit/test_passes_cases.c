@@ -9,7 +9,7 @@ static fx_status apply_passes(job *j, char *list, fx_graph **g, values *before)
     fx_graph *out;
     if ((*g)->stage != FX_STAGE_CAPTURED)
         FX_TRY(fx_graph_complete(*g));
-    if (!j->c->error && !strstr(j->c->head, "(not run)"))
+    if (!j->c->error && !strstr(j->c->head, "(not run)") && !strstr(j->c->head, "(other values)"))
         FX_TRY(run_graph(j, *g, before));
     FX_TRY(fx_graph_run_passes(*g, list, NULL, &out, NULL));
     *g = out;
