@@ -21,13 +21,13 @@ static bool is_getitem(const fx_node *n)
     return fx_node_row(n, NULL) == &fx_ops[FX_OP_getitem];
 }
 
-/* Whether n is a tuple that is only taken apart: its items then go where it goes, so that no tuple crosses. */
+/* Whether n is a tuple that is only taken apart: its items then go where it goes, so that no tuple crosses. What n is may be unknown. */
 static bool is_taken_apart(const fx_node *n)
 {
     for (const fx_use *u = n->first_use; u; u = u->next)
         if (u->user->opcode != FX_CALL_FUNCTION || !is_getitem(u->user))
             return false;
-    return n->n_uses > 0;
+    return n->n_uses > 0 && (fx_gives_tuple(n) || (!n->type && !fx_node_row(n, NULL)));
 }
 
 static bool is_call(const fx_node *n)

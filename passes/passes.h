@@ -139,6 +139,9 @@ typedef struct fx_subgraph_parts {
 /* c: its arena, and room by id of g for what stands for the nodes; its graph is set. */
 fx_graph *fx_subgraph(const fx_graph *g, const fx_subgraph_parts *p, const char *name, fx_copier *c);
 
+/* Whether n's value is a tuple or list of several, as far as is known. */
+bool fx_gives_tuple(const fx_node *n);
+
 /* Calls put into parts; each part with nodes becomes a module that holds a graph, called where it stood. */
 typedef struct fx_parts {
     const fx_graph *g;

@@ -44,11 +44,32 @@ static int home_of(const splitter *s, const fx_node *n)
     return home;
 }
 
+bool fx_gives_tuple(const fx_node *n)
+{
+    if (n->type)
+        return n->type->kind == FX_TYPE_TUPLE;
+    const fx_op *row = fx_node_row(n, NULL);
+    const fx_module *m = n->opcode == FX_CALL_MODULE ? fx_module_find(n->graph, n->target) : NULL;
+    const fx_node *out = m && m->body ? fx_graph_output_node(m->body) : NULL;
+    if (out)
+        return out->args->n == 1 && out->args->items[0]->kind == FX_ARG_TUPLE;
+    return row && fx_op_schema(n->graph->ctx, row)->n_returns != 1;
+}
+
+/* An item of a call's tuple goes where the call goes, so that no tuple crosses; that makes no part need another it did not need. */
+static bool is_item(const fx_node *n)
+{
+    const fx_node *of = n->n_operands > 0 ? n->operands[0].def : NULL;
+    return of && of->opcode != FX_PLACEHOLDER && fx_node_row(n, NULL) == &fx_ops[FX_OP_getitem] && fx_gives_tuple(of);
+}
+
 static void collect(splitter *s)
 {
     const fx_graph *g = s->g;
     s->of = fx_arena_dup(s->scratch, s->p->of, g->n_ids * sizeof *s->of);
     FX_FOR_NODES(g, n) {
+        if (is_item(n))
+            s->of[n->id] = s->of[n->operands[0].def->id];
         if (n->opcode == FX_GET_ATTR)
             s->of[n->id] = home_of(s, n);
         if (s->of[n->id] >= 0)

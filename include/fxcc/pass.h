@@ -82,7 +82,9 @@ fx_status fx_graph_replace_module(fx_graph *graph, const char *from, const char 
 
 /* FX's split_module: cuts the graph into parts numbered by part(user, node) (any numbers from 0; placeholders, get_attr and output are not
  * asked). The result calls submodules "submod_0", ... each holding a graph (fx_module_graph); values that cross become their inputs and
- * outputs. FX_ERR_ARGUMENT naming the nodes when parts depend on each other in a circle. Pure. */
+ * outputs. Parameters and buffers that one part alone uses move into it, others are passed; modules go where they are called. An item of a
+ * call's tuple goes where the call is. FX_ERR_ARGUMENT naming the nodes when parts depend on each other in a circle (through values, or
+ * because one writes what the other reads). Pure. */
 fx_status fx_graph_split_module(fx_graph *graph, int (*part)(void *user, const fx_node *node), void *user, fx_graph **out);
 /* FX's split_by_tags: parts by the text in the nodes' meta "tag", in the order given; every call must have one of them. */
 fx_status fx_graph_split_by_tags(fx_graph *graph, size_t n_tags, const char *const *tags, fx_graph **out);
@@ -90,8 +92,8 @@ fx_status fx_graph_split_by_tags(fx_graph *graph, size_t n_tags, const char *con
 fx_graph *fx_module_graph(const fx_module *m);
 
 /* FX's CapabilityBasedPartitioner: groups of nodes for which supported returns true, as large as can be without making the graph of
- * groups and single nodes cyclic. partition[i] of the i-th node in order gets its group from 0, or -1; *n_partitions how many. Groups of
- * fewer than min_size call nodes are dissolved. Near-linear in nodes and uses. */
+ * groups and single nodes cyclic. partition[i] of the i-th node in order gets its group from 0, or -1; *n_partitions how many: no two of
+ * them could be one. Groups of fewer than min_size calls (taking tuples apart is none) are dissolved. Linear in nodes and uses. */
 fx_status fx_graph_partition(fx_graph *graph, bool (*supported)(void *user, const fx_node *node), void *user, size_t min_size,
                              int *partition, size_t *n_partitions);
 /* Makes each group a submodule call "fused_0", ...; pure. */

@@ -154,10 +154,10 @@ static inline fx_graph *rg_parse(fx_context *ctx, const char *text)
     return g;
 }
 
-/* The structure of a graph and of the graphs of its modules holds. */
+/* Lint finds nothing in a graph and in the graphs of its modules. */
 static inline void rg_sound(fx_graph *g)
 {
-    fx_status st = fx_graph_verify(g, g->stage, "the test");
+    fx_status st = fx_graph_lint(g, FX_LINT_ALL);
     ck_assert_msg(st == FX_OK, "%s\n%.1500s", rg_message(g->ctx), rg_text(g));
     for (size_t i = 0; i < g->root->n_children; i++)
         if (g->root->children[i]->body)

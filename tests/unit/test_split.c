@@ -169,8 +169,7 @@ START_TEST(split_random)
     ck_assert_msg(fx_graph_split_module(g, part_of, &p, &out) == FX_OK, "%s", rg_message(ctx));
     ck_assert_str_eq(rg_text(g), before);
     rg_sound(out);
-    FX_FOR_NODES(out, n)
-        ck_assert_int_ne(n->opcode, FX_CALL_METHOD);
+    rg_same_values(g, out); /* modules that hold graphs are run */
     ck_assert_msg(fx_inline_bodies(out) == FX_OK, "%s", rg_message(ctx));
     rg_sound(out);
     rg_same_values(g, out);
