@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "fxcc/pass.h"
 
 typedef struct arguments {
     fx_compile_options options;
@@ -224,7 +225,8 @@ static int check(const char *command, fx_context *ctx, const arguments *a, const
     char expected[256], seen[256], *file = (char *)a->against;
     int rc = 1;
 
-    if (fx_load_model(ctx, a->model, &graph) != FX_OK || read_tensors(ctx, 1, &file, &n_tensors, &tensors) != FX_OK)
+    if (fx_load_model(ctx, a->model, &graph) != FX_OK || fx_graph_legalize(graph, &graph) != FX_OK ||
+        read_tensors(ctx, 1, &file, &n_tensors, &tensors) != FX_OK)
         return 1;
     size_t n_in = fx_graph_input_count(graph), n_out = fx_graph_output_count(graph);
     if (n_tensors != n_in + n_out) {

@@ -331,6 +331,24 @@ fx_status fx_gpass_legalize(fx_pass_run *run)
     return FX_OK;
 }
 
+static fx_status run_copy(void *arg)
+{
+    fx_graph **g = arg;
+    *g = fx_graph_copy(*g);
+    return run_graph(*g);
+}
+
+fx_status fx_graph_legalize(fx_graph *graph, fx_graph **out)
+{
+    fx_graph *g = graph;
+    if (!graph || !out)
+        return FX_ERR_ARGUMENT;
+    if (graph->stage == FX_STAGE_CAPTURED)
+        FX_TRY(fx_protect(graph->ctx, run_copy, &g));
+    *out = g;
+    return FX_OK;
+}
+
 typedef struct one_job {
     fx_node *node, *result;
 } one_job;

@@ -61,6 +61,11 @@ typedef struct fx_pass_options {
  * the nearest name, before anything runs; a pass that fails leaves *out and (in place too) the graph unchanged. */
 fx_status fx_graph_run_passes(fx_graph *graph, const char *pipeline, const fx_pass_options *options, fx_graph **out, fx_pass_report *report);
 
+/* A captured graph (as torch.fx made it or a caller built it) as a graph of aten operators: calls of torch.nn's modules, tensors' methods and
+ * Python's functions become calls of operators, shapes become numbers, everything is typed from the placeholders. fx_compile does so first.
+ * Pure; graph itself when it is past that. FX_ERR_UNSUPPORTED naming all nodes that cannot be taken, FX_ERR_TYPE where shapes contradict. */
+fx_status fx_graph_legalize(fx_graph *graph, fx_graph **out);
+
 /* FLOPs (multiply-adds count 2), elements of parameters, bytes of parameters and buffers (aliases once), largest sum of live activations
  * in bytes (each freed after its last use). Dims must be static. */
 typedef struct fx_graph_cost {
