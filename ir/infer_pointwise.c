@@ -276,6 +276,47 @@ fx_status infer_to_copy(fx_infer *c)
     return fx_infer_set(c, dtype, x->rank, x->dims);
 }
 
+/* The integers of a quantised value, and the limits in them. */
+static fx_status check_quantized(const fx_infer *c, fx_dtype dtype)
+{
+    static const struct {
+        fx_dtype dtype;
+        int64_t min, max;
+    } limits[] = {{FX_U8, 0, 255}, {FX_I8, -128, 127}, {FX_I16, -32768, 32767}, {FX_I32, INT32_MIN, INT32_MAX}};
+    int64_t min = fx_node_int(c->node, 3), max = fx_node_int(c->node, 4);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (limits[i].dtype == dtype)
+            return min >= limits[i].min && max <= limits[i].max && min <= max
+                       ? FX_OK
+                       : fx_infer_fail(c, "expected quant_min <= quant_max within %s, got %lld and %lld", fx_dtype_name(dtype), (long long)min,
+                                       (long long)max);
+    return fx_infer_fail(c, "expected uint8, int8, int16 or int32, got %s", fx_dtype_name(dtype));
+}
+
+fx_status infer_quantize(fx_infer *c)
+{
+    const fx_type *x;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    fx_dtype dtype = fx_infer_dtype(c, 5, FX_I8);
+    FX_TRY(check_quantized(c, dtype));
+    if (x->dtype != FX_F32 && x->dtype != FX_F16 && x->dtype != FX_BF16)
+        return fx_infer_fail(c, "expected float32, float16 or bfloat16, got %s", fx_infer_text(c, x));
+    return fx_infer_set(c, dtype, x->rank, x->dims);
+}
+
+fx_status infer_dequantize(fx_infer *c)
+{
+    const fx_type *x;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    fx_dtype said = fx_infer_dtype(c, 5, x->dtype), out = fx_infer_dtype(c, 6, FX_F32);
+    FX_TRY(check_quantized(c, said));
+    if (said != x->dtype)
+        return fx_infer_fail(c, "expected a tensor of %s, got %s", fx_dtype_name(said), fx_infer_text(c, x));
+    if (out != FX_F32 && out != FX_F16 && out != FX_BF16)
+        return fx_infer_fail(c, "expected float32, float16 or bfloat16 as out_dtype, got %s", fx_dtype_name(out));
+    return fx_infer_set(c, out, x->rank, x->dims);
+}
+
 /* ---- creation --------------------------------------------------------------------------------------------------- */
 
 static fx_status number_kind(const fx_infer *c, int param, fx_arg_kind *kind)

@@ -589,6 +589,35 @@ fx_status eval_masked_fill(fx_eval *c)
     return select_elements(c, fx_eval_input(c, 1), value, x, kind);
 }
 
+/* ---- quantised values: as torch.ao's decomposed functions compute them, in float -------------------------------------------- */
+
+fx_status eval_quantize(fx_eval *c)
+{
+    const float *x;
+    FX_TRY(fx_eval_floats(c, fx_eval_input(c, 0), &x));
+    int64_t n = fx_tensor_numel(fx_eval_out(c, 0));
+    float *r = fx_eval_scratch(c, n, sizeof *r), inverse = (float)(1 / fx_node_float(c->node, 1));
+    float zero = (float)fx_node_int(c->node, 2), min = (float)fx_node_int(c->node, 3), max = (float)fx_node_int(c->node, 4);
+    for (int64_t i = 0; i < n; i++) {
+        float v = rintf(x[i] * inverse) + zero;
+        r[i] = v < min ? min : v > max ? max : v;
+    }
+    fx_eval_finish(c, 0, FX_KIND_F32, r);
+    return FX_OK;
+}
+
+fx_status eval_dequantize(fx_eval *c)
+{
+    const float *q;
+    FX_TRY(fx_eval_floats(c, fx_eval_input(c, 0), &q));
+    int64_t n = fx_tensor_numel(fx_eval_out(c, 0));
+    float *r = fx_eval_scratch(c, n, sizeof *r), scale = (float)fx_node_float(c->node, 1), zero = (float)fx_node_int(c->node, 2);
+    for (int64_t i = 0; i < n; i++)
+        r[i] = (q[i] - zero) * scale;
+    fx_eval_finish(c, 0, FX_KIND_F32, r);
+    return FX_OK;
+}
+
 /* ---- copies ------------------------------------------------------------------------------------------------------------ */
 
 static fx_status alias(fx_eval *c, const fx_tensor *x)

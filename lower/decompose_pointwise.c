@@ -33,6 +33,40 @@ void fx_d_square(fx_rw *w)
     fx_rw_become(w, &c);
 }
 
+static fx_node *with_number(fx_rw *w, fx_opid op, fx_node *x, double v, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, op);
+    fx_call_node(&c, x);
+    fx_call_float(&c, v);
+    return fx_rw_node(w, &c, suffix);
+}
+
+void fx_d_quantize(fx_rw *w)
+{
+    fx_node *x = fx_node_input(w->at, 0);
+    if (x->type->dtype != FX_F32)
+        x = fx_rw_cast(w, x, FX_F32, "float");
+    x = with_number(w, FX_OP_mul_Tensor, x, 1 / fx_node_float(w->at, 1), "scaled");
+    x = fx_rw_unary(w, FX_OP_round, x, "round");
+    x = with_number(w, FX_OP_add_Tensor, x, (double)fx_node_int(w->at, 2), "shifted");
+    fx_call c = fx_rw_call(w, FX_OP_clamp);
+    fx_call_node(&c, x);
+    fx_call_copy(&c, w->at, 3);
+    fx_call_copy(&c, w->at, 4);
+    fx_rw_cast(w, fx_rw_node(w, &c, "clamp"), w->at->type->dtype, NULL);
+}
+
+void fx_d_dequantize(fx_rw *w)
+{
+    fx_node *x = fx_rw_cast(w, fx_node_input(w->at, 0), FX_F32, "float");
+    x = with_number(w, FX_OP_sub_Tensor, x, (double)fx_node_int(w->at, 2), "shifted");
+    x = with_number(w, FX_OP_mul_Tensor, x, fx_node_float(w->at, 1), "scaled");
+    if (w->at->type->dtype == FX_F32)
+        fx_rw_replace(w, x);
+    else
+        fx_rw_cast(w, x, w->at->type->dtype, NULL);
+}
+
 void fx_d_clamp_min(fx_rw *w)
 {
     fx_call c = fx_rw_call(w, FX_OP_clamp);

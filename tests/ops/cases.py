@@ -99,6 +99,16 @@ def unary(c):
 
 
 @group
+def quantized(c):
+    x = torch.cat([c.randn(3, 41).flatten() * 3, torch.tensor([0.0, -0.0, 0.05, 0.15, 0.25, 1e9, -1e9, float("inf"), float("-inf")])])
+    for scale, zero in ((0.1, 0), (0.023, 5), (3.0, -7), (1e-3, 127)):
+        for dtype, low, high in ((torch.int8, -128, 127), (torch.uint8, 0, 255), (torch.int8, -127, 127), (torch.int16, -32768, 32767)):
+            c.add("quantized_decomposed.quantize_per_tensor.default", x, scale, zero, low, high, dtype)
+            q = c.randint(max(low, -100), min(high, 100), 50).to(dtype)
+            c.add("quantized_decomposed.dequantize_per_tensor.default", q, scale, zero, low, high, dtype)
+
+
+@group
 def unary_with_numbers(c):
     x, ints = special(), torch.tensor([0, 1, -1, 5, -7, 127, -128])
     r = c.randn(3, 41) * 3

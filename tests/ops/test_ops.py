@@ -13,6 +13,7 @@ import zlib
 import numpy
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # registers its operators
 
 import cases
 
@@ -29,8 +30,8 @@ F64_TOLERANCE = 1e-13
 
 
 def resolve(name):
-    _, op, overload = name.split(".")
-    return getattr(getattr(torch.ops.aten, op), overload)
+    space, op, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, space), op), overload)
 
 
 def flat(result):
