@@ -4,6 +4,7 @@
  * Such a call is legalised by itself, on a scratch graph whose placeholders have the types of the values it meets, and what comes out is
  * kept until the node, its module or those types change: an edit of a live module is seen by the very next run. */
 #include "passes/interp.h"
+#include "passes/quantize.h"
 
 enum { MAX_DEPTH = 64 }; /* of modules in a called one */
 
@@ -262,6 +263,31 @@ static fx_status run_body(fx_run_frame *f, const call *c)
     return FX_OK;
 }
 
+/* An observer gives its input on. With writes allowed it notes the least and greatest element, as torch.ao's do. */
+static fx_status run_observer(fx_run_frame *f, const call *c)
+{
+    fx_interpreter *in = c->in;
+    static const char *const names[] = {"min_val", "max_val"};
+    if (c->args->n != 1 || c->args->items[0]->kind != FX_ARG_NODE)
+        return fx_fail(in->ctx, FX_ERR_ARGUMENT, &c->n->loc, "observer '%s': expected one tensor", c->n->target);
+    const fx_run_value *v = c->values[c->args->items[0]->i];
+    fx_run_take(in, &f->values[c->n->id], v->type, v->count, v->tensors);
+    for (int k = 0; k < 2 && in->opt.in_place && v->count == 1; k++) {
+        const char *path = fx_intern_f(in->ctx, "%s.%s", c->module->path, names[k]);
+        fx_tensor limit;
+        if (!fx_attr_find(f->attrs, path))
+            continue;
+        FX_TRY(fx_graph_writable_tensor(f->attrs, path, &limit));
+        double best = fx_tensor_get(&limit, 0);
+        for (int64_t i = 0, n = fx_tensor_numel(v->tensors); i < n; i++) {
+            double e = fx_tensor_get(v->tensors, i);
+            best = k ? (e > best ? e : best) : (e < best ? e : best);
+        }
+        fx_tensor_set(&limit, 0, best);
+    }
+    return FX_OK;
+}
+
 /* An index or slice of a tuple that holds tensors: what Python gives for the same of its positions. */
 static fx_status tuple_item(const call *c, fx_run_value *out)
 {
@@ -302,6 +328,8 @@ fx_status fx_run_call(fx_interpreter *in, fx_run_frame *f, const fx_node *n)
     FX_TRY(read_call(in, f, n, &c));
     if (c.module && c.module->body)
         return run_body(f, &c);
+    if (fx_module_is_observer(c.module))
+        return run_observer(f, &c);
     if (is_tuple_item(&c))
         return tuple_item(&c, &f->values[n->id]);
     FX_TRY(fx_run_python(in, n, c.args, c.kwargs, c.values, &constant));
