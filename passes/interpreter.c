@@ -8,7 +8,6 @@
 
 #include "passes/interp.h"
 
-#pragma weak fx_graph_writable_tensor
 /* A parameter's place. */
 typedef struct owner {
     fx_graph *g;
@@ -155,7 +154,7 @@ static fx_status write_parameter(fx_eval_run *run, owner *o, fx_tensor *self)
     fx_interpreter *in = run->user;
     fx_storage *old = self->storage;
     fx_tensor now;
-    if (!in->opt.in_place || !fx_graph_writable_tensor)
+    if (!in->opt.in_place)
         return fx_eval_fail(&run->base, FX_ERR_UNSUPPORTED, "changes a parameter, buffer or constant in place: '%s'", o->path);
     FX_TRY(fx_graph_writable_tensor(o->g, o->path, &now));
     if (now.storage == old)

@@ -7,38 +7,6 @@
 
 /* ---- attributes that are one tensor -------------------------------------------------------------------------------------- */
 
-typedef struct tie {
-    fx_attr *attr;
-    struct tie *next;
-} tie;
-
-fx_ties fx_ties_new(fx_graph *g, fx_arena *scratch)
-{
-    fx_ties t = {.g = g};
-    const fx_module **stack = NULL;
-    size_t n = 0, cap = 0;
-    FX_PUSH(scratch, stack, n, cap) = g->root;
-    while (n) {
-        const fx_module *m = stack[--n];
-        for (size_t i = 0; i < m->n_attrs; i++) {
-            fx_storage *st = m->attrs[i]->tensor.storage;
-            if (!st)
-                continue;
-            tie *one = FX_NEW(scratch, tie), *first = fx_map_get(&t.by_storage, st);
-            one->attr = m->attrs[i];
-            if (first) { /* first stays first */
-                one->next = first->next;
-                first->next = one;
-            } else {
-                fx_map_put(scratch, &t.by_storage, st, one);
-            }
-        }
-        for (size_t i = m->n_children; i-- > 0;)
-            FX_PUSH(scratch, stack, n, cap) = m->children[i];
-    }
-    return t;
-}
-
 static bool same_tensor(const fx_tensor *a, const fx_tensor *b)
 {
     return a->dtype == b->dtype && a->rank == b->rank && a->data == b->data &&
@@ -46,29 +14,25 @@ static bool same_tensor(const fx_tensor *a, const fx_tensor *b)
            memcmp(a->strides, b->strides, (size_t)a->rank * sizeof *a->strides) == 0;
 }
 
-fx_attr *fx_ties_first(const fx_ties *t, fx_attr *a)
+fx_attr *fx_tied_first(fx_attr *a)
 {
-    const tie *one = a->tensor.storage ? fx_map_get(&t->by_storage, a->tensor.storage) : NULL;
-    for (; one; one = one->next)
-        if (same_tensor(&one->attr->tensor, &a->tensor))
-            return one->attr;
+    fx_attr *one = (fx_attr *)fx_attr_first_alias(a), *first = one;
+    do {
+        if (same_tensor(&one->tensor, &a->tensor))
+            return one;
+        one = one->alias;
+    } while (one && one != first);
     return a;
 }
 
-static void set(fx_graph *g, fx_attr *a, const fx_tensor *t)
+void fx_tied_set(fx_attr *a, const fx_tensor *t)
 {
-    a->tensor = *t;
-    a->hash = 0;
-    a->type = fx_type_tensor_static(g->ctx, t->dtype, t->rank, t->sizes);
-}
-
-void fx_ties_set(fx_ties *ties, fx_attr *a, const fx_tensor *t)
-{
-    const fx_tensor was = a->tensor;
-    for (const tie *one = was.storage ? fx_map_get(&ties->by_storage, was.storage) : NULL; one; one = one->next)
-        if (one->attr != a && same_tensor(&one->attr->tensor, &was))
-            set(ties->g, one->attr, t);
-    set(ties->g, a, t);
+    for (fx_attr *one = a->alias, *next; one && one != a; one = next) {
+        next = one->alias;
+        if (same_tensor(&one->tensor, &a->tensor))
+            fx_attr_set_tensor(one, t);
+    }
+    fx_attr_set_tensor(a, t);
 }
 
 /* ---- weights ------------------------------------------------------------------------------------------------------------- */
@@ -198,7 +162,6 @@ typedef struct pruned {
 
 typedef struct job {
     fx_pass_run *run;
-    fx_ties ties;
     bool structured;
     pruned *list;
     size_t n, cap, total;
@@ -213,7 +176,7 @@ static fx_status gather(job *j)
         fx_weight w;
         if (!fx_weight_of(n, &w) || !fx_dtype_is_float(w.attr->tensor.dtype))
             continue;
-        fx_attr *a = fx_ties_first(&j->ties, w.attr);
+        fx_attr *a = fx_tied_first(w.attr);
         if (fx_map_get(&seen, a))
             continue;
         fx_map_put(j->run->scratch, &seen, a, a);
@@ -267,7 +230,7 @@ static fx_status zero(job *j, const pruned *p)
     for (int64_t i = 0; i < elements; i++)
         if (!chosen[j->structured ? i / p->inner % channels : i])
             memcpy((char *)t.data + (size_t)i * size, (const char *)p->dense.data + (size_t)i * size, size);
-    fx_ties_set(&j->ties, p->attr, &t);
+    fx_tied_set(p->attr, &t);
     fx_pass_note(j->run, p->node, "'%s': %lld of %zu %s zeroed", p->attr->path, (long long)count, p->n,
                  j->structured ? "output channels" : "elements");
     return FX_OK;
@@ -291,7 +254,6 @@ fx_status fx_gpass_prune(fx_pass_run *run)
         return fx_fail(run->ctx, FX_ERR_ARGUMENT, NULL, "prune: expected by=magnitude, got '%s'", fx_pass_str(run, "by"));
     if (global && j.structured)
         return fx_fail(run->ctx, FX_ERR_ARGUMENT, NULL, "prune: global is for single elements: channels of different tensors do not compare");
-    j.ties = fx_ties_new(run->graph, run->scratch);
     FX_TRY(gather(&j));
     j.magnitudes = FX_NEW_ARRAY(run->scratch, double, j.total + 1);
     j.chosen = FX_NEW_ARRAY(run->scratch, bool, j.total + 1);

@@ -5,16 +5,10 @@
 
 #include "passes/passes.h"
 
-/* The attributes of a graph's tree by storage, so that all names of a tensor change together. */
-typedef struct fx_ties {
-    fx_graph *g;
-    fx_map by_storage;       /* storage -> the first of a list */
-} fx_ties;
-fx_ties fx_ties_new(fx_graph *g, fx_arena *scratch);
-/* The first attribute in the tree's order that is the same tensor. */
-fx_attr *fx_ties_first(const fx_ties *t, fx_attr *a);
+/* The first attribute added that is the same tensor. */
+fx_attr *fx_tied_first(fx_attr *a);
 /* The attribute, and all that are the same tensor, become t. */
-void fx_ties_set(fx_ties *ties, fx_attr *a, const fx_tensor *t);
+void fx_tied_set(fx_attr *a, const fx_tensor *t);
 
 /* The weight of a contraction: a parameter multiplied with the input. */
 typedef struct fx_weight {
@@ -79,7 +73,6 @@ typedef struct fx_tracker {
     fx_graph *g;
     fx_context *ctx;
     fx_arena *arena;
-    fx_ties ties;
     int *parent;             /* of ids: a forest; roots hang on themselves */
     bool *pinned;            /* by root: cannot be removed */
     size_t n_ids, cap_ids, cap_pinned;

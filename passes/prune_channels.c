@@ -154,7 +154,7 @@ static fx_status gather(removal *r, fx_attr *a, const int64_t *sizes, int64_t *c
         for (int d = last - 1; d >= 0 && ++at[d] == sizes[d]; d--)
             at[d] = 0;
     }
-    fx_ties_set(&r->t.ties, a, &to);
+    fx_tied_set(a, &to);
     return FX_OK;
 }
 

@@ -76,10 +76,10 @@ static const int *repeat(fx_tracker *t, int n, const int *ids, int times)
 
 /* ---- what nodes read ------------------------------------------------------------------------------------------------------ */
 
-static fx_attr *attr_of(fx_tracker *t, const fx_node *n)
+static fx_attr *attr_of(const fx_node *n)
 {
     fx_attr *a = n && n->opcode == FX_GET_ATTR ? fx_attr_find(n->graph, n->target) : NULL;
-    return a ? fx_ties_first(&t->ties, a) : NULL;
+    return a ? fx_tied_first(a) : NULL;
 }
 
 static void freeze(fx_tracker *t, fx_attr *a)
@@ -98,7 +98,7 @@ static void pin(fx_tracker *t, const fx_node *n)
     bool turned = false;
     fx_attr *a = n ? fx_matrix_of(n, &turned) : NULL;
     if (a)
-        freeze(t, fx_ties_first(&t->ties, a));
+        freeze(t, fx_tied_first(a));
 }
 
 static void pin_operands(fx_tracker *t, const fx_node *n)
@@ -157,13 +157,13 @@ static fx_attr *module_attr(const call *c, const char *name)
 {
     for (size_t i = 0; i < c->module->n_attrs; i++)
         if (!strcmp(c->module->attrs[i]->name, name))
-            return fx_ties_first(&c->t->ties, c->module->attrs[i]);
+            return fx_tied_first(c->module->attrs[i]);
     return NULL;
 }
 
 static fx_attr *parameter(const call *c, int param, const char *name)
 {
-    return c->module ? module_attr(c, name) : attr_of(c->t, operand(c, param));
+    return c->module ? module_attr(c, name) : attr_of(operand(c, param));
 }
 
 static bool setting_int(const call *c, const char *key, int64_t *v)
@@ -178,7 +178,7 @@ static void give_up(call *c)
 {
     pin_operands(c->t, c->n);
     for (size_t i = 0; c->module && i < c->module->n_attrs; i++)
-        freeze(c->t, fx_ties_first(&c->t->ties, c->module->attrs[i]));
+        freeze(c->t, fx_tied_first(c->module->attrs[i]));
 }
 
 static void yield(call *c, int rank, int axis, int n, const int *ids)
@@ -240,7 +240,7 @@ static const int *input_ids(call *c, int64_t features)
 static void contraction(call *c, const fx_weight *w, int in_dim, const int *in_ids, int bias_param, int rank, int axis)
 {
     fx_tracker *t = c->t;
-    fx_attr *a = fx_ties_first(&t->ties, w->attr);
+    fx_attr *a = fx_tied_first(w->attr);
     int out = (int)a->tensor.sizes[w->out_dim], in = (int)a->tensor.sizes[in_dim];
     const int *ids = fresh_ids(t, out);
     if (in_ids)
@@ -273,7 +273,7 @@ static void convolution(call *c, const fx_weight *w, int64_t groups, int groups_
                 count_setting(t, c->module, "in_channels", c->in->n, ids);
         }
     } else if (placed && !w->transposed && groups == c->in->n && weight->sizes[0] == groups && weight->sizes[1] == 1) {
-        follow(t, fx_ties_first(&t->ties, w->attr), 0, c->in->n, c->in->ids); /* depthwise: channels stay apart */
+        follow(t, fx_tied_first(w->attr), 0, c->in->n, c->in->ids); /* depthwise: channels stay apart */
         if (!follow_vector(c, 2, "bias", c->in->n, c->in->ids))
             pin(t, c->x);
         if (c->module) {
@@ -376,7 +376,7 @@ static void pointwise(call *c)
         const fx_node *def = c->n->operands[i].def;
         const fx_channels *in = t->of[def->id];
         const fx_type *said = tensor_type(def);
-        fx_attr *a = attr_of(t, def);
+        fx_attr *a = attr_of(def);
         if (in && in->n == 1 && out->n != 1) {
             pin(t, def);
         } else if (in) {
@@ -588,7 +588,7 @@ static void cat(call *c)
             ids[i] = in->ids;
             counts[i] = in->n;
         } else {
-            ok = along && type && !attr_of(t, def) && first->axis < type->rank && !type->dims[first->axis].sym && type->dims[first->axis].value < INT32_MAX;
+            ok = along && type && !attr_of(def) && first->axis < type->rank && !type->dims[first->axis].sym && type->dims[first->axis].value < INT32_MAX;
             counts[i] = ok ? (int)type->dims[first->axis].value : 0;
             ids[i] = fresh_ids(t, counts[i]);
             pin_ids(t, counts[i], ids[i]);
@@ -695,8 +695,8 @@ static void track_operator(call *c)
         batch_norm(c, of_batch_norm, true);
         return;
     case FX_OP_prelu:
-        if (c->in && c->in->axis == 1 && attr_of(c->t, operand(c, 1)) &&
-            (fx_tensor_numel(&attr_of(c->t, operand(c, 1))->tensor) == 1 || follow_vector(c, 1, NULL, c->in->n, c->in->ids)))
+        if (c->in && c->in->axis == 1 && attr_of(operand(c, 1)) &&
+            (fx_tensor_numel(&attr_of(operand(c, 1))->tensor) == 1 || follow_vector(c, 1, NULL, c->in->n, c->in->ids)))
             pass_through(c);
         else
             give_up(c);
@@ -844,7 +844,7 @@ static void track_node(fx_tracker *t, fx_node *n)
 
 void fx_track_channels(fx_tracker *t, fx_graph *g, fx_arena *arena)
 {
-    *t = (fx_tracker){.g = g, .ctx = g->ctx, .arena = arena, .ties = fx_ties_new(g, arena)};
+    *t = (fx_tracker){.g = g, .ctx = g->ctx, .arena = arena};
     t->of = FX_NEW_ARRAY(arena, fx_channels *, g->n_ids + 1);
     t->items = FX_NEW_ARRAY(arena, fx_channels **, g->n_ids + 1);
     t->n_items = FX_NEW_ARRAY(arena, int, g->n_ids + 1);
