@@ -2,8 +2,8 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * Values that may share memory are put into classes. In each, a reader stands behind the last writer before it, a writer behind that and the
- * readers since; what draws random numbers, prints or asserts stays in its order. Each reader is named by one writer at most, so edges are as
- * many as uses. */
+ * readers since; draws of random numbers stay in their order, and so do calls of a module that writes its buffers. Each reader is named by
+ * one writer at most, so edges are as many as uses. */
 #include "passes/passes.h"
 
 fx_node *fx_order_pred(const fx_order *o, const fx_node *n, size_t i)
@@ -27,7 +27,8 @@ typedef struct orderer {
     uint32_t *class;         /* by id: union-find */
     fx_node **writer;        /* by class: the last one */
     reader **readers;        /* by class: since then */
-    fx_node *last;           /* that draws, prints or asserts */
+    fx_node *drawn;          /* the last that draws */
+    fx_map called;           /* target of a module that writes its buffers -> the last call */
     fx_node **pred;
     size_t n, cap;
 } orderer;
@@ -79,22 +80,34 @@ static void operand(orderer *o, fx_node *n, int i)
     }
 }
 
-/* Whether n has a place among all such: it draws, prints, asserts, or writes what belongs to its module. */
-static bool is_sequential(const fx_node *n, unsigned effects)
+static bool writes_module(const fx_node *n, unsigned effects)
 {
-    return n->opcode != FX_PLACEHOLDER && n->opcode != FX_OUTPUT &&
-           (effects & (FX_EFFECT_RANDOM | FX_EFFECT_KEEP) || (effects & FX_EFFECT_WRITES && n->opcode == FX_CALL_MODULE));
+    return n->opcode == FX_CALL_MODULE && effects & FX_EFFECT_WRITES;
+}
+
+/* Behind the last of its kind. */
+static void sequential(orderer *o, fx_node *n)
+{
+    unsigned effects = fx_node_effects(n);
+    if (effects & FX_EFFECT_RANDOM) {
+        after(o, n, o->drawn);
+        o->drawn = n;
+    }
+    if (writes_module(n, effects)) {
+        after(o, n, fx_map_get(&o->called, n->target));
+        fx_map_put(o->arena, &o->called, n->target, n);
+    }
 }
 
 fx_order fx_order_new(const fx_graph *g, fx_arena *arena)
 {
-    bool writes = false, sequential = false;
+    bool writes = false, draws = false;
     FX_FOR_NODES(g, n) {
         unsigned effects = fx_node_effects(n);
         writes = writes || effects & FX_EFFECT_WRITES;
-        sequential = sequential || is_sequential(n, effects);
+        draws = draws || effects & FX_EFFECT_RANDOM;
     }
-    if (!writes && !sequential)
+    if (!writes && !draws)
         return (fx_order){0};
     orderer o = {.g = g, .arena = arena};
     fx_order out = {.start = FX_NEW_ARRAY(arena, size_t, g->n_ids), .end = FX_NEW_ARRAY(arena, size_t, g->n_ids)};
@@ -106,10 +119,7 @@ fx_order fx_order_new(const fx_graph *g, fx_arena *arena)
     }
     FX_FOR_NODES(g, n) {
         out.start[n->id] = o.n;
-        if (is_sequential(n, fx_node_effects(n))) {
-            after(&o, n, o.last);
-            o.last = n;
-        }
+        sequential(&o, n);
         for (int i = 0; writes && i < n->n_operands; i++)
             operand(&o, n, i);
         out.end[n->id] = o.n;

@@ -115,8 +115,7 @@ fx_graph *fx_graph_like(const fx_graph *g, const char *name);
 
 /* ---- order.c ---------------------------------------------------------------------------------------------------------------------- */
 
-/* What must stay before what beside values: nodes that write memory before and after those that read it, random draws and printing in their
- * order. By id: pred[start[id]] .. pred[end[id] - 1]; NULL when values alone order the graph. Near-linear. */
+/* What must stay before what beside values: nodes that write memory before and after those that read it, random draws in their order. By id: pred[start[id]] .. pred[end[id] - 1]; NULL when values alone order the graph. Near-linear. */
 typedef struct fx_order {
     size_t *start, *end;
     fx_node **pred;

@@ -135,3 +135,17 @@ def test_refused(what, tmp_path):
     passes = f"replace_pattern(pattern={tmp_path}/{files[0]}, replacement={tmp_path}/{files[1]})"
     ran = subprocess.run([FXCC, "opt", str(tmp_path / "model.fx"), f"--passes={passes}"], capture_output=True, text=True)
     assert ran.returncode == 1 and files[2] in ran.stderr and not ran.stdout, ran.stderr
+
+
+def test_document(tmp_path):
+    """The example of docs/patterns.md."""
+    document = (pathlib.Path(__file__).parents[2] / "docs" / "patterns.md").read_text()
+    blocks = [re.sub("^    ", "", b, flags=re.M) for b in re.findall(r"(?:^    .*\n)+", document, flags=re.M)]
+    (tmp_path / "pattern.fx").write_text(blocks[0])
+    (tmp_path / "replacement.fx").write_text(blocks[1])
+    fxcc_export.export(fx.symbolic_trace(Model(add_relu)), str(tmp_path / "model.fx"))
+    command = blocks[2].replace("fxcc", FXCC, 1)
+    ran = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    changed = spelled_text((tmp_path / "changed.fx").read_text())
+    assert changed[0] == "Tensor<x, y>" and changed[1].startswith("default<Tensor<x, y>")

@@ -238,6 +238,60 @@ START_TEST(writes_keep_their_place)
 }
 END_TEST
 
+/* Draws of random numbers stay in their order. */
+START_TEST(draws_keep_their_order)
+{
+    const char *lines = "graph \"m\" imported\n"
+                        "%x : f32[2] = placeholder[x]\n"
+                        "%p0_a = call_function[aten.rand_like.default](%x)\n"
+                        "%p1_b = call_function[aten.rand_like.default](%x)\n"
+                        "%p0_c = call_function[aten.relu.default](%x)\n"
+                        "%p2_d = call_function[aten.rand_like.default](%x)\n"
+                        "output((%p0_a, %p1_b, %p0_c, %p2_d))\n";
+    fx_graph *out = NULL;
+    ck_assert_int_eq(fx_graph_split_module(rg_parse(ctx, lines), part_by_meta, NULL, &out), FX_OK);
+    ck_assert(strstr(rg_text(out), "submod_0](") < strstr(rg_text(out), "submod_1]("));
+    fx_graph *g = rg_parse(ctx, lines);
+    fx_node_set_name(fx_graph_find_node(g, "p2_d"), "p0_d");
+    out = NULL;
+    ck_assert_int_eq(fx_graph_split_module(g, part_by_meta, NULL, &out), FX_ERR_ARGUMENT);
+    ck_assert_ptr_null(out);
+}
+END_TEST
+
+/* A module called by two parts is in both, its parameters once in memory. */
+START_TEST(modules_go_along)
+{
+    fx_graph *g = rg_parse(ctx, "graph \"m\" captured\n"
+                                "module fc : torch.nn.modules.linear.Linear(in_features=4, out_features=4)\n"
+                                "parameter fc.weight : f32[4, 4] = [0.5, 1.0, -1.0, 2.0, 0.0, 3.0, 1.5, -2.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5]\n"
+                                "parameter fc.bias : f32[4] = [1.0, 2.0, 3.0, 4.0]\n"
+                                "module act.0 : torch.nn.modules.activation.ReLU()\n"
+                                "%in0 : f32[4, 4] = placeholder[in0]\n"
+                                "%in1 : f32[4, 4] = placeholder[in1]\n"
+                                "%in2 : f32[4, 4] = placeholder[in2]\n"
+                                "%p0_fc = call_module[fc](%in0)\n"
+                                "%p0_act = call_module[act.0](%p0_fc)\n"
+                                "%p1_add = call_method[add](%p0_act, %in1)\n"
+                                "%p1_fc = call_module[fc](%p1_add)\n"
+                                "%p1_sum = call_function[operator.add](%p1_fc, %in2)\n"
+                                "output(%p1_sum)\n"),
+             *out = NULL;
+    ck_assert_msg(fx_graph_split_module(g, part_by_meta, NULL, &out) == FX_OK, "%s", rg_message(ctx));
+    rg_sound(out);
+    ck_assert_ptr_null(fx_module_find(out, "fc"));
+    const fx_attr *a = fx_attr_find(body(out, "submod_0"), "fc.weight"), *b = fx_attr_find(body(out, "submod_1"), "fc.weight");
+    ck_assert(a && b && a->tensor.data == b->tensor.data && a->tensor.storage == b->tensor.storage);
+    ck_assert_str_eq(fx_module_find(body(out, "submod_0"), "act.0")->class_name, "torch.nn.modules.activation.ReLU");
+    ck_assert_ptr_null(fx_module_find(body(out, "submod_1"), "act.0"));
+    rg_same_values(g, out);
+    ck_assert_int_eq(fx_inline_bodies(out), FX_OK);
+    rg_sound(out);
+    rg_same_values(g, out);
+    ck_assert_str_eq(fx_graph_find_node(out, "p1_fc")->target, "submod_1.fc");
+}
+END_TEST
+
 /* ---- extract ------------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(extract)
@@ -405,6 +459,8 @@ int main(void)
     tcase_add_loop_test(t, split_random_circles, 0, 60);
     tcase_add_loop_test(t, split_of_split, 0, 20);
     tcase_add_test(t, writes_keep_their_place);
+    tcase_add_test(t, draws_keep_their_order);
+    tcase_add_test(t, modules_go_along);
     tcase_add_test(t, extract);
     tcase_add_loop_test(t, extract_random, 0, 20);
     tcase_add_test(t, minimize);
