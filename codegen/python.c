@@ -575,20 +575,21 @@ static void put_nodes(fx_python *p)
     }
 }
 
-/* text with four blanks before each line, also what follows a last line end, as FX has it; `blank` lines, too, or they become empty. */
+/* text with four blanks behind each line end, also the last, as FX has it; before empty lines only where they count as lines (`blank`). */
 static void put_indented(fx_text *t, const char *text, bool blank)
 {
     for (const char *line = text;;) {
         const char *end = strchr(line, '\n');
-        size_t n = end ? (size_t)(end - line) : strlen(line);
-        if (blank || strspn(line, " ") < n) {
-            fx_putn(t, "    ", 4);
-            fx_putn(t, line, n);
-        }
-        if (!end)
+        if (!end) {
+            fx_puts(t, line);
             return;
-        fx_putn(t, "\n", 1);
+        }
+        fx_putn(t, line, (size_t)(end + 1 - line));
         line = end + 1;
+        if (blank || line[strspn(line, " ")] > '\n')
+            fx_putn(t, "    ", 4);
+        else
+            line += strspn(line, " ");
     }
 }
 
@@ -606,44 +607,45 @@ void fx_python_begin(fx_python *p, const fx_graph *g, fx_arena *tmp, bool readab
         set_local(p, hiding, fx_python_free_name(p, self));
 }
 
-/* def forward(self, ...): and its body, to t. */
-static fx_status put_method_of(fx_python *p, fx_text *t)
+/* The parts of the method: what binds inputs (to *inputs), then the body. */
+static fx_status put_parts(fx_python *p, fx_text *inputs)
 {
     put_inputs(p);
-    fx_text inputs = p->body; /* they come before sizes that are taken from them */
+    *inputs = p->body; /* they come before sizes that are taken from them */
     fx_text_init(&p->body, p->tmp);
     put_nodes(p);
-    FX_TRY(p->status);
+    if (p->body.size == 0 && inputs->size == 0)
+        fx_puts(&p->body, "pass\n");
+    return p->status;
+}
+
+/* def forward(self, ...): and its lines, from the parts. */
+static void put_method_of(fx_python *p, fx_text *t, fx_text *inputs)
+{
+    const fx_text *parts[] = {inputs, &p->binds, &p->body};
     fx_puts(t, "def forward(self");
     fx_puts(t, p->head.size ? ", " : "");
     fx_puts(t, p->head.size ? p->head.data : "");
-    fx_puts(t, "):\n");
-    fx_text lines;
-    fx_text_init(&lines, p->tmp);
-    fx_puts(&lines, inputs.size ? inputs.data : "");
-    fx_puts(&lines, p->binds.size ? p->binds.data : "");
-    if (!p->body.size)
-        fx_puts(&p->body, lines.size ? "" : "pass\n");
-    fx_puts(&lines, lines.size && p->body.data[0] == '#' ? "\n" : "");
-    fx_puts(&lines, p->body.data);
-    put_indented(t, lines.data, true);
-    return FX_OK;
+    fx_puts(t, "):\n    ");
+    if (p->readable && p->body.size && p->body.data[0] == '#' && (inputs->size || p->binds.size))
+        fx_puts(p->binds.size ? &p->binds : inputs, "\n");
+    for (int i = 0; i < 3; i++)
+        put_indented(t, parts[i]->size ? parts[i]->data : "", true);
 }
 
 fx_status fx_python_code(fx_text *t, const fx_graph *g)
 {
     fx_arena *tmp = fx_arena_create(g->ctx);
     fx_python p;
-    fx_text method;
+    fx_text inputs;
     fx_python_begin(&p, g, tmp, false);
-    fx_text_init(&method, tmp);
-    fx_status status = put_method_of(&p, &method);
+    fx_status status = put_parts(&p, &inputs);
     if (status == FX_OK) {
         fx_puts(t, p.imports.size ? p.imports.data : "");
         fx_puts(t, "\n");
         fx_puts(t, p.wraps.size ? p.wraps.data : "");
         fx_puts(t, "\n\n");
-        fx_puts(t, method.data);
+        put_method_of(&p, t, &inputs);
     }
     fx_arena_free(tmp);
     return status;
@@ -689,13 +691,14 @@ static void find_inner(inner_graphs *in, const fx_graph *g)
 static fx_status put_class(fx_text *t, const fx_graph *g, const char *name, fx_arena *tmp, fx_map *seen, int depth)
 {
     fx_python p;
-    fx_text code;
+    fx_text code, inputs;
     if (depth > DEEPEST)
         return fx_fail(g->ctx, FX_ERR_UNSUPPORTED, NULL, "the subgraph '%s' is nested more than %d deep", name, DEEPEST);
     fx_python_begin(&p, g, tmp, true);
     fx_text_init(&code, tmp);
-    FX_TRY(put_method_of(&p, &code));
-    fx_printf(t, "class %s(torch.nn.Module):\n", is_word(name) ? name : fx_python_free_name(&p, name));
+    FX_TRY(put_parts(&p, &inputs));
+    put_method_of(&p, &code, &inputs);
+    fx_printf(t, "class %s(torch.nn.Module):\n    ", is_word(name) ? name : fx_python_free_name(&p, name));
     put_indented(t, code.data, false);
     inner_graphs in = {.tmp = tmp, .seen = seen};
     find_inner(&in, g);
@@ -703,7 +706,7 @@ static fx_status put_class(fx_text *t, const fx_graph *g, const char *name, fx_a
         fx_text inner;
         fx_text_init(&inner, tmp);
         FX_TRY(put_class(&inner, in.list[i].g, in.list[i].name, tmp, seen, depth + 1));
-        fx_puts(t, "\n");
+        fx_puts(t, "\n    ");
         put_indented(t, inner.data, false);
     }
     return FX_OK;
