@@ -68,11 +68,28 @@ static size_t tail(const char *path, size_t n)
     return 0;
 }
 
+/* Whether the folder part ("torch/nn/") is on the path, whole components and either kind of slash. */
 static bool within(const char *s, size_t n, const char *part)
 {
     size_t m = strlen(part);
-    for (size_t i = 0; i + m <= n; i++)
-        if (!memcmp(s + i, part, m))
+    for (size_t i = 0; i + m <= n; i++) {
+        size_t k = 0;
+        while (k < m && (s[i + k] == part[k] || (part[k] == '/' && s[i + k] == '\\')))
+            k++;
+        if (k == m && (i == 0 || s[i - 1] == '/' || s[i - 1] == '\\'))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a file is PyTorch's own, wherever it is installed and also where the path was made relative to it. A folder that is merely
+ * called torch is the user's. */
+static bool is_torch_file(const char *s, size_t n)
+{
+    static const char *const folders[] = {"site-packages/torch/", "dist-packages/torch/", "torch/nn/", "torch/fx/", "torch/export/",
+        "torch/_export/", "torch/_dynamo/", "torch/_higher_order_ops/", "torch/_functorch/", "torch/utils/", "torch/ao/", "torch/autograd/"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        if (within(s, n, folders[i]))
             return true;
     return false;
 }
@@ -92,10 +109,10 @@ static const char *read_frame(fx_pt2 *p, const char *trace)
         if (*path == '<') /* generated code: it is on no disk */
             continue;
         const char *frame = fx_intern_f(p->ctx, "%.*s:%.*s", n - skip > 200 ? 200 : (int)(n - skip), path + skip, (int)digits, end + 8);
-        if (within(path, n, "/torch/nn/"))
-            layer = frame;
-        else if (!within(path, n, "/site-packages/torch/") && !within(path, n, "torch/fx/"))
+        if (!is_torch_file(path, n))
             model = frame;
+        else if (within(path, n, "torch/nn/"))
+            layer = frame;
     }
     return model ? model : layer;
 }

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.export import Dim, export, save
 
+import paths
+
 warnings.filterwarnings("ignore")
 OUT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "fixtures")
 
@@ -175,6 +177,7 @@ def main():
     def write(name, program):
         path = OUT / f"{name}.pt2"
         save(program, path)
+        paths.make_relative(path)
         print(f"{path.stat().st_size:7} {path}")
 
     image = count(2, 3, 8, 8, step=0.001)
