@@ -138,7 +138,8 @@ START_TEST(observed_ranges_become_scales)
     ck_assert_str_eq(fx_node_type_text((fx_node *)q), "i8[1, 2]");
     run(g, b, false, quantized);
     for (int i = 0; i < 2; i++)
-        ck_assert(fabs(quantized[i] - plain[i]) < 0.1 && quantized[i] != plain[i]);
+        ck_assert_msg(fabs(quantized[i] - plain[i]) < 0.1, "%g, %g", quantized[i], plain[i]);
+    ck_assert(quantized[0] != plain[0] || quantized[1] != plain[1]);
     g = pass(parse(net), "insert_observers(observer=minmax)", NULL);
     run(g, a, true, observed);
     other = pass(g, "insert_quantize_dequantize(symmetric=true,dtype=uint8)", NULL);
