@@ -22,6 +22,13 @@ typedef struct creation {
     fx_node *out;
 } creation;
 
+/* A graph past the captured stage promises calls in normal form; what the caller writes is kept as it is, so the promise ends. */
+static void leave_stage(fx_node *n)
+{
+    if (n->opcode == FX_CALL_FUNCTION || n->opcode == FX_CALL_METHOD || n->opcode == FX_CALL_MODULE)
+        n->graph->stage = FX_STAGE_CAPTURED;
+}
+
 static fx_status create(void *arg)
 {
     creation *r = arg;
@@ -38,6 +45,7 @@ static fx_status create(void *arg)
     FX_TRY(fx_values_tuple(&v, r->n_args, r->args, &args));
     FX_TRY(fx_values_dict(&v, r->n_kwargs, r->keys, r->kwargs, &kwargs));
     r->out = fx_node_make(g, r->opcode, r->target, args, kwargs, (int)v.n, v.nodes, r->name, false);
+    leave_stage(r->out);
     return FX_OK;
 }
 
@@ -164,6 +172,8 @@ static fx_status copy_node(void *arg)
         FX_TRY(fx_node_check(ctx, g, operands[i], &n->loc, "what an argument is mapped to"));
     }
     r->out = fx_node_clone(g, n, operands, n->name, false);
+    if (n->graph->stage < g->stage)
+        g->stage = n->graph->stage;
     return FX_OK;
 }
 
@@ -233,6 +243,8 @@ static fx_status copy_graph(void *arg)
             if (r->results && r->n_results < r->max)
                 r->results[r->n_results] = operands[i];
     }
+    if (from->stage < g->stage)
+        g->stage = from->stage;
     return FX_OK;
 }
 
@@ -318,6 +330,7 @@ static fx_status assign(void *arg)
     FX_TRY(r->n_args >= 0 ? fx_values_tuple(&v, r->n_args, r->args, &args) : fx_values_add(&v, &old_args, &args));
     FX_TRY(r->n_kwargs >= 0 ? fx_values_dict(&v, r->n_kwargs, r->keys, r->kwargs, &kwargs) : fx_values_add(&v, &old_kwargs, &kwargs));
     fx_node_assign(n, args, kwargs, (int)v.n, v.nodes);
+    leave_stage(n);
     return FX_OK;
 }
 
@@ -437,6 +450,7 @@ static fx_status set_target(void *arg)
     n->target = target;
     n->op = op;
     n->type = NULL;
+    leave_stage(n);
     return FX_OK;
 }
 

@@ -378,7 +378,7 @@ typedef struct fx_attr {
     fx_tensor tensor;               /* data NULL until fx_tensor_touch where the storage is mapped lazily */
     const fx_type *type;
     struct fx_module *module;       /* where it hangs */
-    struct fx_attr *alias;          /* a ring of those with the same storage, in order of adding; itself when alone */
+    struct fx_attr *alias, *alias_before; /* a ring of those with the same storage, in order of adding; itself when alone */
     uint64_t hash;                  /* of the content, where a .fx text gave it instead of the data; else 0 */
 } fx_attr;
 

@@ -86,15 +86,14 @@ static void part(fx_attr *a)
     const void *memory = memory_of(&a->tensor);
     if (!a->alias)
         return;
-    fx_attr *before = a->alias;
-    while (before->alias != a)
-        before = before->alias;
+    fx_attr *before = a->alias_before;
     before->alias = a->alias;
+    a->alias->alias_before = before;
     if (before == a)
         fx_map_remove(rings, memory);
     else if (fx_map_get(rings, memory) == a)
         fx_map_put(a->module->graph->arena, rings, memory, before);
-    a->alias = NULL;
+    a->alias = a->alias_before = NULL;
 }
 
 /* The map holds the last of the ring, whose next is the first. There must be room in the map. */
@@ -105,8 +104,9 @@ static void join(fx_attr *a)
     const void *memory = memory_of(&a->tensor);
     fx_attr *last = fx_map_get(&g->attrs_by_storage, memory);
     a->alias = last ? last->alias : a;
-    if (last)
-        last->alias = a;
+    a->alias_before = last ? last : a;
+    a->alias->alias_before = a;
+    a->alias_before->alias = a;
     if (memory)
         fx_map_put(g->arena, &g->attrs_by_storage, memory, a);
     if (st && !st->graph)

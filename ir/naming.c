@@ -198,6 +198,6 @@ void fx_name_take(fx_graph *g, const fx_name *name, fx_node *n)
 {
     n->name = n->loc.node = name->name;
     fx_map_put(g->arena, &g->by_name, name->name, n);
-    if (name->num)
+    if (name->num || fx_map_get(&g->name_counts, name->base))
         fx_map_put(g->arena, &g->name_counts, name->base, (void *)name->num);
 }

@@ -207,7 +207,7 @@ fx_status fx_node_update_kwarg(fx_node *node, const char *key, fx_value v);
 fx_status fx_node_remove_kwarg(fx_node *node, const char *key);
 /* Another function, method, module path or attribute. */
 fx_status fx_node_set_target(fx_node *node, const char *target);
-/* Renames; a taken name gets a number (the name it got: fx_node_name). */
+/* Renames; a taken name gets a number (the name it got: fx_node_name). Names of erased and renamed nodes are free again (FX keeps them taken). */
 fx_status fx_node_set_name(fx_node *node, const char *name);
 
 /* FX's replace_all_uses_with: users of node for which filter (NULL: all) returns true use `by`; with propagate_meta, by gets node's meta
