@@ -87,8 +87,9 @@ static fx_status run_pass(fx_lower *l, const pass *p)
 {
     fx_status status;
     const char *before = NULL;
-    bool past = p->requires == FX_STAGE_CAPTURED && l->graph->stage != FX_STAGE_CAPTURED; /* torch.export's graphs are legal */
-    if (l->graph->stage != p->requires && !past)
+    /* A graph may come in at a later stage: torch.export's is legal, a user may have made it functional. */
+    bool past = p->over == GRAPH && p->provides > p->requires && l->graph->stage >= p->provides;
+    if (l->graph->stage < p->requires)
         return fx_fail(l->ctx, FX_INTERNAL, NULL, "pass %s requires stage %d, the graph is at %d", p->name, (int)p->requires,
                        (int)l->graph->stage);
     if (chosen(l->opt->dump_before, p))
@@ -104,7 +105,7 @@ static fx_status run_pass(fx_lower *l, const pass *p)
     if (status != FX_OK)
         return status;
 
-    if (!past)
+    if (l->graph->stage < p->provides)
         l->graph->stage = p->provides;
     start = now();
     if (p->over == GRAPH)
