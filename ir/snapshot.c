@@ -7,22 +7,43 @@
 
 #include "ir/context.h"
 
-typedef struct saved {
-    void *at, *copy;
+/* Copies lie one after another in blocks, each with what it is a copy of before it. */
+typedef struct copy {
+    void *at;
     size_t size;
-} saved;
+} copy;
+
+typedef struct block {
+    struct block *next;
+    char *data;
+    size_t used, size;
+} block;
 
 struct fx_snapshot {
     fx_graph *graph;
-    saved *parts;
-    size_t n, cap;
+    block *blocks;
     const void *by_name, *name_counts, *attrs_by_path, *modules_by_path, *attr_counts, *attrs_by_storage;
 };
 
+enum { FIRST_BLOCK = 4096, BLOCK = 1 << 16, ALIGN = sizeof(copy) };
+
 static void save(fx_snapshot *s, fx_arena *arena, void *at, size_t size)
 {
-    if (size)
-        FX_PUSH(arena, s->parts, s->n, s->cap) = (saved){at, fx_arena_dup(arena, at, size), size};
+    size_t need = sizeof(copy) + (size + ALIGN - 1) / ALIGN * ALIGN;
+    block *b = s->blocks;
+    if (!size)
+        return;
+    if (!b || b->size - b->used < need) {
+        size_t most = b ? BLOCK : FIRST_BLOCK;
+        b = FX_NEW(arena, block);
+        b->size = need > most ? need : most;
+        b->data = fx_arena_alloc(arena, b->size);
+        b->next = s->blocks;
+        s->blocks = b;
+    }
+    *(copy *)(void *)(b->data + b->used) = (copy){at, size};
+    memcpy(b->data + b->used + sizeof(copy), at, size);
+    b->used += need;
 }
 
 static void save_modules(fx_snapshot *s, fx_arena *arena, fx_module *root)
@@ -49,6 +70,8 @@ fx_snapshot *fx_snapshot_take(fx_graph *g, fx_arena *arena)
     FX_FOR_NODES(g, n) {
         save(s, arena, n, sizeof *n);
         save(s, arena, n->operands, (size_t)n->n_operands * sizeof *n->operands);
+        for (fx_meta *m = n->meta; m; m = m->next)
+            save(s, arena, m, sizeof *m);
     }
     save_modules(s, arena, g->root);
     save(s, arena, g->attrs, g->n_attrs * sizeof *g->attrs);
@@ -72,8 +95,13 @@ void fx_snapshot_restore(const fx_snapshot *s)
         n->n_operands = n->n_uses = 0;
         n->first_use = n->last_use = NULL;
     }
-    for (size_t i = 0; i < s->n; i++)
-        memcpy(s->parts[i].at, s->parts[i].copy, s->parts[i].size);
+    for (const block *b = s->blocks; b; b = b->next) {
+        for (size_t at = 0; at < b->used;) {
+            const copy *c = (const void *)(b->data + at);
+            memcpy(c->at, c + 1, c->size);
+            at += sizeof *c + (c->size + ALIGN - 1) / ALIGN * ALIGN;
+        }
+    }
     g->n_ids = n_ids;
     fx_map_restore(&g->by_name, s->by_name);
     fx_map_restore(&g->name_counts, s->name_counts);

@@ -57,7 +57,7 @@ static bool read_tensors(layer *l, int weight, int bias, int mean, int var)
             continue;
         if (!l->get[i] || l->get[i]->opcode != FX_GET_ATTR)
             return false;
-        l->attr[i] = fx_attr_find(l->node->graph, l->get[i]->target);
+        l->attr[i] = fx_target_attr(l->get[i]);
         if (!l->attr[i])
             return false;
     }
@@ -80,8 +80,8 @@ static bool is_true(const fx_arg *a)
 /* A call_module: the class says what its tensors are called. */
 static fx_module_id open_module(fx_node *n, layer *l)
 {
-    fx_module *m = n->opcode == FX_CALL_MODULE ? fx_module_find(n->graph, n->target) : NULL;
-    const fx_class *c = m ? fx_class_find(m->class_name) : NULL;
+    fx_module *m = n->opcode == FX_CALL_MODULE ? fx_target_module(n) : NULL;
+    const fx_class *c = m ? fx_module_class_of(m) : NULL;
     if (!c || n->n_operands != 1)
         return FX_MODULE_NONE;
     l->module = m;
@@ -202,7 +202,7 @@ static bool is_written(fuse *f, const layer *l)
             writes = writes || (fx_node_effects(n) & (FX_EFFECT_WRITES | FX_EFFECT_UNKNOWN));
         fx_alias *alias = writes ? fx_alias_new(f->g, f->run->scratch) : NULL;
         for (fx_node *n = alias ? f->g->first : NULL; n; n = n->next) {
-            fx_attr *a = n->opcode == FX_GET_ATTR ? fx_attr_find(f->g, n->target) : NULL;
+            fx_attr *a = n->opcode == FX_GET_ATTR ? fx_target_attr(n) : NULL;
             if (a && memory_of(a) && fx_alias_written(alias, n, NULL, NULL))
                 fx_map_put(f->run->scratch, &f->written, memory_of(a), a);
         }
@@ -242,16 +242,19 @@ static void set_module_tensors(fuse *f, layer *l, const fx_tensor *weight, const
     fx_graph *g = f->g;
     if (!is_sole_owner(f, l)) {
         const char *path = free_path(g, l->module->path);
+        fx_refs_drop_module(f->refs, l->module);
         fx_module_copy_to(g, path, l->module);
         l->module = fx_module_find(g, path);
         l->node->target = path;
     }
-    const char *name = fx_intern_f(g->ctx, "%s.bias", l->module->path);
-    bool had = fx_attr_find(g, name) != NULL;
-    fx_attr_put(g, fx_intern_f(g->ctx, "%s.weight", l->module->path), weight);
-    fx_attr_put(g, name, bias);
-    if (!had)
+    fx_attr *w = attr_below(l->module, "weight"), *b = attr_below(l->module, "bias");
+    fx_attr_set_tensor(w, weight);
+    if (b) {
+        fx_attr_set_tensor(b, bias);
+    } else {
+        fx_attr_put(g, fx_intern_f(g->ctx, "%s.bias", l->module->path), bias);
         fx_module_put_config(l->module, "bias", fx_arg_bool(g->ctx, true));
+    }
 }
 
 /* A get_attr of a new attribute before the layer. */
@@ -261,7 +264,7 @@ static fx_node *new_get_attr(fuse *f, const layer *l, const char *path, const fx
     g->insert_before = l->node;
     fx_node *n = fx_graph_constant(g, path, t);
     g->insert_before = NULL;
-    fx_attr_find(g, n->target)->is_parameter = true;
+    fx_target_attr(n)->is_parameter = true;
     const char *name = n->name;
     n->loc = l->node->loc;
     n->loc.node = name;
@@ -276,11 +279,11 @@ static void set_call_tensors(fuse *f, layer *l, const fx_tensor *weight, const f
     const char *weight_path = l->attr[WEIGHT]->path, *dot = strrchr(weight_path, '.');
     bool sole = is_sole_owner(f, l);
     if (sole)
-        fx_attr_put(g, weight_path, weight);
+        fx_attr_set_tensor(l->attr[WEIGHT], weight);
     else
         fx_node_set_operand(n, l->call.args[l->at[WEIGHT]]->i, new_get_attr(f, l, free_path(g, weight_path), weight));
     if (l->attr[BIAS] && sole) {
-        fx_attr_put(g, l->attr[BIAS]->path, bias);
+        fx_attr_set_tensor(l->attr[BIAS], bias);
     } else if (l->attr[BIAS]) {
         fx_node_set_operand(n, l->call.args[l->at[BIAS]]->i, new_get_attr(f, l, free_path(g, l->attr[BIAS]->path), bias));
     } else {

@@ -47,8 +47,8 @@ static bool is_dropout(const fx_node *n, bool *training)
     fx_call_args call;
     *training = false;
     if (n->opcode == FX_CALL_MODULE) {
-        const fx_module *m = fx_module_find(n->graph, n->target);
-        const fx_class *c = m ? fx_class_find(m->class_name) : NULL;
+        const fx_module *m = fx_target_module(n);
+        const fx_class *c = m ? fx_module_class_of(m) : NULL;
         *training = m && is_true(fx_module_config(m, "training"));
         return c && strstr(c->name, ".dropout.");
     }
@@ -166,8 +166,8 @@ static sameness gives(const fx_node *n, bool exact, fx_node **x)
     fx_call_args call;
     *x = NULL;
     if (n->opcode == FX_CALL_MODULE) {
-        const fx_module *m = fx_module_find(n->graph, n->target);
-        const fx_class *c = m ? fx_class_find(m->class_name) : NULL;
+        const fx_module *m = fx_target_module(n);
+        const fx_class *c = m ? fx_module_class_of(m) : NULL;
         if (!c || c->id != FX_MODULE_Identity || n->n_operands != 1 || n->args->n + n->kwargs->n != 1)
             return DIFFERENT;
         *x = n->operands[0].def;
@@ -227,7 +227,7 @@ static void drop_module(fx_refs **refs, fx_pass_run *run, const fx_node *n)
         return;
     if (!*refs)
         *refs = fx_refs_count(run->graph, run->scratch);
-    fx_refs_drop_module(*refs, fx_module_find(run->graph, n->target));
+    fx_refs_drop_module(*refs, fx_target_module(n));
 }
 
 fx_status fx_gpass_remove_identity(fx_pass_run *run)

@@ -46,6 +46,17 @@ size_t fx_remove_dead(fx_graph *g);
 
 /* ---- tree.c: the module tree as passes change it ----------------------------------------------------------------------------------- */
 
+/* What a get_attr and a call_module name; NULL when it does not exist. Targets are interned. */
+static inline fx_attr *fx_target_attr(const fx_node *n)
+{
+    return fx_map_get(&n->graph->attrs_by_path, n->target);
+}
+
+static inline fx_module *fx_target_module(const fx_node *n)
+{
+    return *n->target ? fx_map_get(&n->graph->modules_by_path, n->target) : n->graph->root;
+}
+
 /* How many nodes use each attribute and module, directly or by calling a module above; what loses its last use is removed at the end. */
 typedef struct fx_refs fx_refs;
 fx_refs *fx_refs_count(fx_graph *g, fx_arena *arena);

@@ -161,7 +161,7 @@ static fx_status replace_op(void *arg)
     FX_FOR_NODES(g, n) {
         fx_call_args was, is;
         fx_module *m = a && n->opcode == FX_CALL_MODULE ? fx_module_find(g, n->target) : NULL;
-        if (m && fx_class_find(m->class_name) == a && from != to) {
+        if (m && fx_module_class_of(m) == a && from != to) {
             if (!b)
                 return fx_fail(g->ctx, FX_ERR_TYPE, &n->loc, "calls a %s; there is no class of torch.nn that is %s", a->short_name, to->name);
             const fx_arg *config = NULL;
@@ -263,7 +263,7 @@ static fx_status replace_module(void *arg)
     fx_map done = {0};
     for (fx_module *m = g->root, *next; m; m = next) {
         next = fx_graph_next_module(g, m);
-        if (fx_class_find(m->class_name) != from || (from == to && j->n_config == 0))
+        if (fx_module_class_of(m) != from || (from == to && j->n_config == 0))
             continue;
         m->class_name = fx_intern(g->ctx, to->name);
         m->config = NULL;

@@ -30,9 +30,9 @@ fx_refs *fx_refs_count(fx_graph *g, fx_arena *arena)
     r->g = g;
     r->arena = arena;
     FX_FOR_NODES(g, n) {
-        const void *key = n->opcode == FX_GET_ATTR ? fx_attr_find(g, n->target) : NULL;
+        const void *key = n->opcode == FX_GET_ATTR ? fx_target_attr(n) : NULL;
         if (!key && (n->opcode == FX_CALL_MODULE || n->opcode == FX_GET_ATTR))
-            key = fx_module_find(g, n->target);
+            key = fx_target_module(n);
         if (key)
             add(r, key, 1);
     }
@@ -75,26 +75,43 @@ void fx_refs_drop_module(fx_refs *r, fx_module *m)
     FX_PUSH(r->arena, r->modules, r->n_modules, r->cap_modules) = m;
 }
 
+/* Modules that lose their last tensor go with it, unless they are called or hold others. */
 void fx_refs_remove_dropped(fx_refs *r)
 {
-    for (size_t i = r->n_attrs; i-- > 0;)
-        if (fx_refs_of_attr(r, r->attrs[i]) == 0 && fx_attr_find(r->g, r->attrs[i]->path) == r->attrs[i]) {
-            fx_module *m = r->attrs[i]->module;
-            fx_attr_remove(r->attrs[i]);
-            if (m->parent && m->n_attrs == 0 && m->n_children == 0 && fx_refs_of_module(r, m) == 0)
-                fx_module_remove(m);
-        }
-    for (size_t i = r->n_modules; i-- > 0;)
-        if (fx_refs_of_module(r, r->modules[i]) == 0 && fx_module_find(r->g, r->modules[i]->path) == r->modules[i])
-            fx_module_remove(r->modules[i]);
+    size_t n_attrs = 0, n_modules = 0, n_emptied = 0, cap = 0;
+    fx_module **emptied = NULL, **modules = NULL;
+    fx_map leaving = {0}; /* module -> how many of its tensors go */
+    for (size_t i = 0; i < r->n_attrs; i++) {
+        fx_attr *a = r->attrs[i];
+        if (fx_refs_of_attr(r, a) || fx_map_get(&r->g->attrs_by_path, a->path) != a)
+            continue;
+        size_t count = (size_t)(uintptr_t)fx_map_get(&leaving, a->module);
+        if (count == 0)
+            FX_PUSH(r->arena, emptied, n_emptied, cap) = a->module;
+        fx_map_put(r->arena, &leaving, a->module, (void *)(uintptr_t)(count + 1));
+        r->attrs[n_attrs++] = a;
+    }
+    modules = FX_NEW_ARRAY(r->arena, fx_module *, n_emptied + r->n_modules + 1);
+    for (size_t i = 0; i < n_emptied; i++) {
+        fx_module *m = emptied[i];
+        if (m->parent && (size_t)(uintptr_t)fx_map_get(&leaving, m) == m->n_attrs && m->n_children == 0 && calls_of(r, m) == 0)
+            modules[n_modules++] = m;
+    }
+    for (size_t i = 0; i < r->n_modules; i++) {
+        fx_module *m = r->modules[i];
+        if (m->parent && fx_refs_of_module(r, m) == 0 && fx_map_get(&r->g->modules_by_path, m->path) == m)
+            modules[n_modules++] = m;
+    }
+    fx_tree_delete(r->g, n_modules, modules, n_attrs, r->attrs);
 }
 
 void fx_attr_put(fx_graph *g, const char *path, const fx_tensor *t)
 {
-    bool is_new = !fx_attr_find(g, path);
-    fx_attr *a = fx_attr_add(g, path, t, false);
-    if (is_new)
-        a->is_parameter = true;
+    fx_attr *a = fx_map_get(&g->attrs_by_path, path);
+    if (a)
+        fx_attr_set_tensor(a, t);
+    else
+        fx_attr_add(g, path, t, false)->is_parameter = true;
 }
 
 void fx_module_put_config(fx_module *m, const char *key, const fx_arg *value)
