@@ -31,7 +31,7 @@ const fx_class *fx_module_class_of(const fx_module *m)
     fx_context *ctx = m->graph->ctx;
     if (!m->class_name)
         return NULL;
-    const char *name = fx_intern(ctx, m->class_name);
+    const char *name = m->class_name; /* interned, as all names of classes */
     const fx_class *c = fx_map_get(&ctx->classes, name);
     if (!c) {
         c = fx_class_find(name);

@@ -77,6 +77,14 @@ static bool is_true(const fx_arg *a)
     return a && a->kind == FX_ARG_BOOL && a->b;
 }
 
+static bool is_training(const fx_module *m)
+{
+    for (int i = 0; m->config && i < m->config->n; i++)
+        if (!strcmp(m->config->keys[i], "training"))
+            return is_true(m->config->items[i]);
+    return false;
+}
+
 /* A call_module: the class says what its tensors are called. */
 static fx_module_id open_module(fx_node *n, layer *l)
 {
@@ -147,7 +155,7 @@ static bool read_norm(fx_node *n, layer *l)
     }
     if (l->module) {
         l->eps = number(fx_module_config(l->module, "eps"));
-        return !is_true(fx_module_config(l->module, "training")) && l->attr[MEAN] && l->attr[VAR];
+        return !is_training(l->module) && l->attr[MEAN] && l->attr[VAR];
     }
     if (n->opcode == FX_CALL_MODULE || !fx_call_view(n, &l->call) || l->call.inplace)
         return false;
@@ -197,9 +205,12 @@ static const void *memory_of(const fx_attr *a)
 static bool is_written(fuse *f, const layer *l)
 {
     if (!f->asked) {
-        bool writes = false;
+        /* Without a get_attr only a module can write, its own buffers: a norm in training mode. */
+        bool writes = false, reads = false;
         FX_FOR_NODES(f->g, n)
-            writes = writes || (fx_node_effects(n) & (FX_EFFECT_WRITES | FX_EFFECT_UNKNOWN));
+            reads = reads || n->opcode == FX_GET_ATTR;
+        for (fx_node *n = reads ? f->g->first : NULL; n && !writes; n = n->next)
+            writes = fx_node_effects(n) & (FX_EFFECT_WRITES | FX_EFFECT_UNKNOWN);
         fx_alias *alias = writes ? fx_alias_new(f->g, f->run->scratch) : NULL;
         for (fx_node *n = alias ? f->g->first : NULL; n; n = n->next) {
             fx_attr *a = n->opcode == FX_GET_ATTR ? fx_target_attr(n) : NULL;
