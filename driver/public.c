@@ -45,10 +45,16 @@ fx_status fx_target_describe(fx_context *ctx, const char *name_or_file, fx_targe
 
 /* ---- inputs, outputs, values ------------------------------------------------------------------------------- */
 
+/* A captured graph's inputs that have a default and no type are not given. */
+static bool is_input(const fx_node *n)
+{
+    return n->opcode == FX_PLACEHOLDER && (n->type || n->args->n == 0);
+}
+
 static fx_node *input_node(const fx_graph *g, size_t i)
 {
     FX_FOR_NODES(g, n)
-        if (n->opcode == FX_PLACEHOLDER && i-- == 0)
+        if (is_input(n) && i-- == 0)
             return n;
     return NULL;
 }
@@ -58,7 +64,7 @@ size_t fx_graph_input_count(const fx_graph *graph)
     size_t count = 0;
 
     FX_FOR_NODES(graph, n)
-        count += n->opcode == FX_PLACEHOLDER;
+        count += is_input(n);
     return count;
 }
 

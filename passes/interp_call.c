@@ -12,14 +12,14 @@ enum { MAX_DEPTH = 64 }; /* of modules in a called one */
 typedef struct fx_expansion {
     struct fx_expansion *prev, *next;
     const fx_node *node;
-    fx_graph *graph;             /* placeholders for the values that are tensors, then calls of rows */
-    const fx_node *result;
+    fx_graph *graph;             /* placeholders for the values that are tensors, calls of rows, an output of what the node gives */
     /* What it was made from. All of it is interned, so that pointers tell changes. */
     const char *target;
     const fx_arg *args, *kwargs; /* constants among the values put in */
     uint64_t module;             /* the called module's settings and types */
     int n_types;
     const fx_type **types;
+    bool made;                   /* all of it */
 } expansion;
 
 /* ---- a call's arguments with its values ---------------------------------------------------------------------------------- */
@@ -135,36 +135,22 @@ static fx_status legalise(const call *c, uint64_t module, expansion **out)
         operands[i]->type = e->types[i] = c->values[i]->type;
     }
     fx_node *copy = fx_node_new(g, n->opcode, n->target, c->args, c->kwargs, c->count, operands, n->name), *result = NULL;
-    const char *name = copy->name;
     copy->loc = n->loc;
     copy->meta = n->meta;
+    /* Its use is put in the place of the node: another node, or a number or tuple. */
+    const fx_arg *use = fx_arg_operand(in->ctx, 0);
+    fx_node_new(g, FX_OUTPUT, "output", fx_arg_seq(in->ctx, FX_ARG_TUPLE, 1, &use), NULL, 1, &copy, "output");
     g->insert_before = copy;
     fx_status status = fx_legalize_node(copy, &result);
-    if (status != FX_OK || !result) {
+    if (status != FX_OK) {
         forget(in, e);
-        return status != FX_OK ? status : fx_fail(in->ctx, FX_INTERNAL, &n->loc, "legalising '%s' gave nothing", name);
+        return status;
     }
     FX_FOR_NODES(g, m)
         m->loc = n->loc;
     g->stage = FX_STAGE_IMPORTED;
-    e->result = result;
+    e->made = true;
     *out = e;
-    return FX_OK;
-}
-
-static fx_status run_expansion(fx_run_frame *f, const call *c, const expansion *e)
-{
-    fx_interpreter *in = c->in;
-    fx_run_frame inner = {.g = e->graph, .attrs = f->attrs, .inputs = c->values, .n_inputs = (size_t)c->count};
-    FX_TRY(fx_run_enter(in, &inner, c->n));
-    inner.values[e->result->id].uses++; /* ours */
-    FX_TRY(fx_run_nodes(in, &inner));
-    const fx_run_value *v = &inner.values[e->result->id];
-    if (v->count < 0)
-        return fx_fail(in->ctx, FX_INTERNAL, &c->n->loc, "%s: no value came out", c->n->target);
-    fx_run_take(in, &f->values[c->n->id], v->type, v->count, v->tensors);
-    f->values[c->n->id].constant = v->constant;
-    fx_run_leave(in, &inner);
     return FX_OK;
 }
 
@@ -214,6 +200,26 @@ static fx_status body_result(fx_run_frame *body, const call *c, fx_run_value *ou
     return FX_OK;
 }
 
+/* Runs a graph of our own or of a module, and takes what its output node holds. */
+static fx_status run_inner(fx_run_frame *f, const call *c, fx_run_frame *inner)
+{
+    fx_interpreter *in = c->in;
+    FX_TRY(fx_run_enter(in, inner, c->n));
+    const fx_node *output = fx_graph_output_node(inner->g);
+    for (int i = 0; output && i < output->n_operands; i++)
+        inner->values[output->operands[i].def->id].uses++; /* ours */
+    FX_TRY(fx_run_nodes(in, inner));
+    FX_TRY(body_result(inner, c, &f->values[c->n->id]));
+    fx_run_leave(in, inner);
+    return FX_OK;
+}
+
+static fx_status run_expansion(fx_run_frame *f, const call *c, const expansion *e)
+{
+    fx_run_frame inner = {.g = e->graph, .attrs = f->attrs, .inputs = c->values, .n_inputs = (size_t)c->count};
+    return run_inner(f, c, &inner);
+}
+
 static int placeholder_named(const fx_graph *g, const char *name)
 {
     int i = 0;
@@ -253,14 +259,7 @@ static fx_status run_body(fx_run_frame *f, const call *c)
     while (n_inputs && !inputs[n_inputs - 1])
         n_inputs--;
     fx_run_frame inner = {.g = body, .attrs = body, .inputs = inputs, .n_inputs = n_inputs};
-    FX_TRY(fx_run_enter(in, &inner, c->n));
-    const fx_node *output = fx_graph_output_node(body);
-    for (int i = 0; output && i < output->n_operands; i++)
-        inner.values[output->operands[i].def->id].uses++; /* ours */
-    FX_TRY(fx_run_nodes(in, &inner));
-    FX_TRY(body_result(&inner, c, &f->values[c->n->id]));
-    fx_run_leave(in, &inner);
-    return FX_OK;
+    return run_inner(f, c, &inner);
 }
 
 /* An observer gives its input on. With writes allowed it notes the least and greatest element, as torch.ao's do. */
@@ -340,7 +339,7 @@ fx_status fx_run_call(fx_interpreter *in, fx_run_frame *f, const fx_node *n)
     }
     uint64_t module = c.module ? module_print(c.module, 0) : 0;
     expansion *e = fx_map_get(&in->expansions, n);
-    if (e && (!e->result || !made_from(e, &c, module))) { /* no result: memory ran out while it was made */
+    if (e && (!e->made || !made_from(e, &c, module))) { /* not made: memory ran out meanwhile */
         forget(in, e);
         e = NULL;
     }

@@ -71,6 +71,8 @@ const fx_type *fx_lg_type(const fx_lg *l, const fx_arg *a);           /* of a te
 const fx_arg *fx_lg_emit(fx_lg *l, const char *suffix, fx_opid op, int n, const fx_arg *const *args);
 #define FX_LG_EMIT(l, suffix, op, ...)                                                                     \
     fx_lg_emit((l), (suffix), (op), (int)(sizeof((const fx_arg *[]){__VA_ARGS__}) / sizeof(fx_arg *)), (const fx_arg *[]){__VA_ARGS__})
+/* A new call of the in-place variant, of which nothing but the write is wanted. */
+void fx_lg_write(fx_lg *l, const char *suffix, fx_opid op, int n, const fx_arg *const *args);
 /* The node itself becomes the call; name, users and place stay. */
 void fx_lg_become(fx_lg *l, fx_opid op, int n, const fx_arg *const *args);
 #define FX_LG_BECOME(l, op, ...)                                                                           \

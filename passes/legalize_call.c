@@ -172,7 +172,7 @@ static const fx_arg *or_default(const fx_param *p, const fx_arg *a)
     return (!a || a->kind == FX_ARG_NONE) && !p->optional && p->def ? p->def : a;
 }
 
-static fx_node *make(fx_lg *l, fx_opid id, int n, const fx_arg *const *args, const char *suffix)
+static fx_node *make(fx_lg *l, fx_opid id, int n, const fx_arg *const *args, const char *suffix, bool inplace)
 {
     const fx_op *op = &fx_ops[id];
     const fx_schema *s = fx_op_schema(l->ctx, op);
@@ -185,11 +185,10 @@ static fx_node *make(fx_lg *l, fx_opid id, int n, const fx_arg *const *args, con
     }
     for (int i = 0; i < n; i++)
         full[i] = or_default(&s->params[i], args[i] ? args[i] : fx_arg_none(l->ctx));
-    bool become = !suffix;
-    const char *target = become && l->inplace ? inplace_name(l->ctx, op) : op->name;
+    const char *target = inplace ? inplace_name(l->ctx, op) : op->name;
     l->g->insert_before = l->at;
     fx_node *m = fx_node_new(l->g, FX_CALL_FUNCTION, target, fx_arg_seq(l->ctx, FX_ARG_TUPLE, n, full), NULL, (int)l->n, l->operands,
-                             fx_intern_f(l->ctx, "%s_%s", l->at->name, become ? "new" : suffix));
+                             fx_intern_f(l->ctx, "%s_%s", l->at->name, suffix));
     l->g->insert_before = NULL;
     const char *own = m->name;
     m->loc = l->at->loc;
@@ -205,8 +204,13 @@ static fx_node *make(fx_lg *l, fx_opid id, int n, const fx_arg *const *args, con
 
 const fx_arg *fx_lg_emit(fx_lg *l, const char *suffix, fx_opid op, int n, const fx_arg *const *args)
 {
-    fx_node *m = make(l, op, n, args, suffix);
+    fx_node *m = make(l, op, n, args, suffix, false);
     return m ? fx_lg_leaf(l, m) : fx_arg_none(l->ctx);
+}
+
+void fx_lg_write(fx_lg *l, const char *suffix, fx_opid op, int n, const fx_arg *const *args)
+{
+    make(l, op, n, args, suffix, true);
 }
 
 static bool contradicts(const fx_type *said, const fx_type *found)
@@ -217,7 +221,7 @@ static bool contradicts(const fx_type *said, const fx_type *found)
 
 void fx_lg_become(fx_lg *l, fx_opid op, int n, const fx_arg *const *args)
 {
-    fx_node *at = l->at, *m = make(l, op, n, args, NULL);
+    fx_node *at = l->at, *m = make(l, op, n, args, "new", l->inplace);
     if (!m)
         return;
     if (contradicts(at->type, m->type)) {

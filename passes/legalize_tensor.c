@@ -192,25 +192,19 @@ void fx_lg_getitem(fx_lg *l)
         fx_lg_become(l, ix.op, ix.n, ix.args);
 }
 
-/* x[i] = v writes into a view of x. */
+/* x[i] = v writes into a view of x; its value is None. */
 void fx_lg_setitem(fx_lg *l)
 {
     indexing ix = {.x = l->bound[0]};
     const fx_arg *v = l->bound[2];
-    if (l->at->first_use) {
-        fx_lg_refuse(l, "the value of an assignment is used");
-        return;
-    }
+    bool number = v->kind == FX_ARG_INT || v->kind == FX_ARG_FLOAT || v->kind == FX_ARG_BOOL;
     if (!index_tensor(l, l->bound[1], &ix))
         return;
     flush(l, &ix);
-    l->inplace = true;
-    if (v->kind == FX_ARG_INT || v->kind == FX_ARG_FLOAT || v->kind == FX_ARG_BOOL)
-        FX_LG_BECOME(l, FX_OP_fill_Scalar, ix.x, v);
-    else if (fx_lg_type(l, v))
-        FX_LG_BECOME(l, FX_OP_copy, ix.x, v);
-    else
+    if (!number && !fx_lg_type(l, v))
         fx_lg_refuse(l, "expected a number or a tensor to assign, got %s", fx_arg_kind_name(v->kind));
+    fx_lg_write(l, "write", number ? FX_OP_fill_Scalar : FX_OP_copy, 2, (const fx_arg *[]){ix.x, v});
+    fx_lg_value(l, fx_arg_none(l->ctx));
 }
 
 /* ---- parts ------------------------------------------------------------------------------------------------------------------ */

@@ -176,7 +176,7 @@ fx_status fx_inline_bodies(fx_graph *g);
 fx_status fx_legalize(fx_graph *g);
 
 /* One node of a captured graph, whose operands are typed: the calls it stands for are created before it, its uses moved, it is erased. *out is
- * what stands for it (it itself when it needed no change). */
+ * what stands for it (it itself when it needed no change); NULL when that is a number or tuple, which its users have as argument then. */
 fx_status fx_legalize_node(fx_node *n, fx_node **out);
 
 #endif

@@ -120,6 +120,10 @@ def function_name(function):
             return f"{place}.{name}"
     if getattr(torch.Tensor, name, None) is function:
         return f"torch.Tensor.{name}"
+    space, _, rest = name.partition("_")  # torch.linalg.det is torch._C._linalg.linalg_det
+    for place, module in PLACES:
+        if place == f"torch.{space}" and getattr(module, rest, None) is function:
+            return f"{place}.{rest}"
     module = getattr(function, "__module__", None)
     if not module or name == "<lambda>":
         raise ExportError(f"calls {function!r:.80}, which no module has by its name")
@@ -323,6 +327,7 @@ def node_line(graph_module, node, types):
         v = attribute(graph_module, target)
         if not isinstance(v, torch.Tensor):
             raise ExportError(f"reads '{target}', which is no tensor but {type(v).__name__}")
+        types = {node: f" : {tensor_type(v.dtype, v.shape)}"}
     if node.op == "call_module":
         graph_module.get_submodule(target)
     arguments = ", ".join([value(a) for a in node.args] + [f"{word(k)}={value(v)}" for k, v in node.kwargs.items()])
