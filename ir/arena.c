@@ -215,7 +215,7 @@ void fx_arena_free(fx_arena *arena)
 static void *from_new_chunk(fx_arena *a, size_t need)
 {
     fx_context *ctx = a->ctx;
-    bool own = need > a->chunk_size / 4;
+    bool own = need > a->chunk_size / 4 || ctx->apart;
     size_t size = own ? need : a->chunk_size;
     chunk *c = ctx->alloc(ctx->user, sizeof *c + size);
     if (!c)

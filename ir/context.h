@@ -98,6 +98,7 @@ struct fx_context {
     void *(*alloc)(void *user, size_t size); /* zeroed */
     void (*dealloc)(void *user, void *p);
     void *user;
+    bool apart;       /* tests: each allocation from an arena is one from alloc, so that each can fail */
     fx_arena *arenas; /* all of them */
     fx_arena *arena;  /* the one with the context's lifetime */
     fx_frame *frame;  /* the innermost fx_protect */

@@ -140,8 +140,8 @@ static bool is_in_place(const fx_node *n, const fx_target_info *info)
     const fx_arg *a;
     if (info->effects & WRITES)
         return true;
-    /* Rows of op.def have other parameters in that place. */
-    int position = info->op && (starts(n->target, "aten.") || starts(n->target, "torch.ops.")) ? -1 : info->inplace_argument;
+    /* Others of that name have no such parameter. */
+    int position = starts(n->target, "torch.nn.functional.") ? info->inplace_argument : -1;
     return info->effects & INPLACE && (a = argument(n, position, "inplace", "inplace")) != NULL && !is_false(a);
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/context.h"
 
 /* Runs the tests that `add` adds, each between set_up and tear_down (NULL: none): the value of main. */
 static inline int unit_run(const char *name, int timeout, void (*set_up)(void), void (*tear_down)(void), void (*add)(TCase *t))
@@ -53,6 +53,15 @@ static inline void unit_free(void *user, void *p)
 static inline fx_context *unit_context(unit_memory *m)
 {
     return fx_context_create_with(unit_alloc, unit_free, m);
+}
+
+/* The same with an allocation for each piece of memory that is asked for, however small. */
+static inline fx_context *unit_context_apart(unit_memory *m)
+{
+    fx_context *ctx = unit_context(m);
+    if (ctx)
+        ctx->apart = true;
+    return ctx;
 }
 
 /* The .fx text of a graph, to compare with later; freed by the caller. */
