@@ -35,7 +35,7 @@ typedef struct matcher {
     fx_node **stack;
     size_t cap_stack;
     uint32_t *furthest;      /* by place: union-find over places that matches with several outputs span */
-    uint32_t *writers;       /* by place: writes before it; made when first asked for */
+    uint32_t *writers;       /* by place: writes and draws up to it; made when first asked for */
     fx_alias *alias;
 } matcher;
 
@@ -369,18 +369,29 @@ static bool makes_circle(matcher *m, const fx_node *last)
     return false;
 }
 
-/* How many nodes up to and with each place write memory. */
+/* How many nodes up to and with each place write memory or draw random numbers. */
 static void count_writers(matcher *m)
 {
     uint32_t at = 0, count = 0;
     m->writers = FX_NEW_ARRAY(m->scratch, uint32_t, m->g->n_nodes);
     FX_FOR_NODES(m->g, n) {
-        count += (fx_node_effects(n) & FX_EFFECT_WRITES) != 0;
+        count += (fx_node_effects(n) & (FX_EFFECT_WRITES | FX_EFFECT_RANDOM)) != 0;
         m->writers[at++] = count;
     }
 }
 
-/* Whether memory that the match reads is written between its nodes by others: the replacement would read it too late. */
+/* Whether a result is used before the last node of the match, so that its users have to move behind it. */
+static bool has_early_users(const matcher *m, const fx_node *last)
+{
+    for (int i = 0; i < m->p->n_outputs && m->p->n_outputs > 1; i++)
+        for (const fx_use *u = m->got[m->p->outputs[i]]->first_use; u; u = u->next)
+            if (!is_inside(m, u->user) && m->out->pos[u->user->id] < m->out->pos[last->id])
+                return true;
+    return false;
+}
+
+/* Whether memory is written among the nodes of the match so that it tells: the replacement would read the match's operands too late, or users
+ * would have to move over the write. */
 static bool is_overwritten(matcher *m, const fx_node *first, const fx_node *last)
 {
     uint32_t from = m->out->pos[first->id], to = m->out->pos[last->id];
@@ -390,6 +401,8 @@ static bool is_overwritten(matcher *m, const fx_node *first, const fx_node *last
         count_writers(m);
     if (m->writers[to] == m->writers[from])
         return false;
+    if (has_early_users(m, last))
+        return true;
     if (!m->alias)
         m->alias = fx_alias_new(m->g, m->scratch);
     for (int i = 0; i < m->p->n; i++)

@@ -77,13 +77,35 @@ static inline void rg_output(fx_graph *g, int n, fx_node *const *nodes)
     fx_node_new(g, FX_OUTPUT, "output", fx_arg_seq(g->ctx, FX_ARG_TUPLE, 1, &tuple), NULL, n, nodes, NULL);
 }
 
+/* Writes x in place, or looks at it turned. */
+static inline fx_node *rg_write(fx_graph *g, fx_node *x, fx_node *y)
+{
+    fx_context *ctx = g->ctx;
+    const fx_arg *x0 = fx_arg_operand(ctx, 0), *x1 = fx_arg_operand(ctx, 1), *one = fx_arg_int(ctx, 1);
+    fx_node *n, *operands[] = {x, y};
+    if (rg_draw(3) == 0) {
+        int64_t dims[] = {1, 0};
+        const fx_arg *items[] = {x0, fx_arg_ints(ctx, 2, dims)};
+        n = fx_node_new(g, FX_CALL_FUNCTION, "aten.permute.default", fx_arg_seq(ctx, FX_ARG_TUPLE, 2, items), NULL, 1, operands, NULL);
+    } else if (rg_draw(2)) {
+        const fx_arg *items[] = {x0, x1, one};
+        n = fx_node_new(g, FX_CALL_FUNCTION, "aten.add_.Tensor", fx_arg_seq(ctx, FX_ARG_TUPLE, 3, items), NULL, 2, operands, NULL);
+    } else {
+        n = fx_node_new(g, FX_CALL_FUNCTION, "aten.neg_.default", fx_arg_seq(ctx, FX_ARG_TUPLE, 1, &x0), NULL, 1, operands, NULL);
+    }
+    ck_assert_int_eq(fx_node_infer(n), FX_OK);
+    return n;
+}
+
 typedef struct rg_args {
     fx_context *ctx;
     int n;
+    bool writes;
     fx_graph *g;
 } rg_args;
 
-/* About n calls on f32[4, 4]: pointwise ones, pairs of no-ops, tuples, three parameters of which two are tied. */
+/* About n calls on f32[4, 4]: pointwise ones, pairs of no-ops, tuples, three parameters of which two are tied; writes, if asked for, of what calls
+ * gave. */
 static inline fx_status rg_make(void *arg)
 {
     rg_args *a = arg;
@@ -107,7 +129,8 @@ static inline fx_status rg_make(void *arg)
         /* mostly near, so that chains arise */
         fx_node *x = v[rg_draw(3) ? n - 1 - (int)rg_draw(n < 6 ? (uint32_t)n : 6) : (int)rg_draw((uint32_t)n)], *y = v[rg_draw((uint32_t)n)];
         uint32_t kind = rg_draw(10);
-        fx_node *r = kind < 5 ? rg_unary(g, unary[rg_draw(4)], x) : kind < 9 ? rg_binary(g, binary[rg_draw(3)], x, y) : rg_split(g, x);
+        bool write = a->writes && rg_draw(4) == 0 && x->opcode == FX_CALL_FUNCTION;
+        fx_node *r = write ? rg_write(g, x, y) : kind < 5 ? rg_unary(g, unary[rg_draw(4)], x) : kind < 9 ? rg_binary(g, binary[rg_draw(3)], x, y) : rg_split(g, x);
         ck_assert_ptr_nonnull(r);
         v[n++] = r;
     }
@@ -119,11 +142,16 @@ static inline fx_status rg_make(void *arg)
     return FX_OK;
 }
 
-static inline fx_graph *rg_graph(fx_context *ctx, int n)
+static inline fx_graph *rg_graph_with(fx_context *ctx, int n, bool writes)
 {
-    rg_args a = {ctx, n, NULL};
+    rg_args a = {ctx, n, writes, NULL};
     ck_assert_int_eq(fx_protect(ctx, rg_make, &a), FX_OK);
     return a.g;
+}
+
+static inline fx_graph *rg_graph(fx_context *ctx, int n)
+{
+    return rg_graph_with(ctx, n, false);
 }
 
 static inline const char *rg_message(fx_context *ctx)

@@ -107,7 +107,7 @@ END_TEST
 START_TEST(random_graphs)
 {
     rg_start((uint32_t)_i);
-    fx_graph *g = rg_graph(ctx, 5 + (int)rg_draw(50)), *out = NULL, *again = NULL;
+    fx_graph *g = rg_graph_with(ctx, 5 + (int)rg_draw(50), _i % 2), *out = NULL, *again = NULL;
     const char *before = rg_text(g);
     bool *supported = calloc(g->n_ids, 1);
     int *p = malloc(g->n_nodes * sizeof *p), *one = malloc(g->n_nodes * sizeof *p);
@@ -184,7 +184,7 @@ int main(void)
     tcase_add_test(t, around_an_unsupported_one);
     tcase_add_test(t, as_large_as_can_be);
     tcase_add_test(t, small_groups_and_tuples);
-    tcase_add_loop_test(t, random_graphs, 0, 80);
+    tcase_add_loop_test(t, random_graphs, 0, 160);
     tcase_add_test(t, alternating_chain);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

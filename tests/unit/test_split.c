@@ -160,7 +160,7 @@ static int part_of(void *user, const fx_node *n)
 START_TEST(split_random)
 {
     rg_start((uint32_t)_i);
-    fx_graph *g = rg_graph(ctx, 5 + (int)rg_draw(60)), *out = NULL;
+    fx_graph *g = rg_graph_with(ctx, 5 + (int)rg_draw(60), _i % 2), *out = NULL;
     const char *before = rg_text(g);
     parts p = {calloc(g->n_ids, sizeof(int)), 1 + (int)rg_draw(6)};
     int now = 0;
@@ -182,7 +182,7 @@ END_TEST
 START_TEST(split_random_circles)
 {
     rg_start((uint32_t)_i + 1000);
-    fx_graph *g = rg_graph(ctx, 4 + (int)rg_draw(8)), *out = NULL;
+    fx_graph *g = rg_graph_with(ctx, 4 + (int)rg_draw(8), _i % 2), *out = NULL;
     parts p = {calloc(g->n_ids, sizeof(int)), 2};
     FX_FOR_NODES(g, n)
         p.of[n->id] = (int)rg_draw(2);
@@ -455,8 +455,8 @@ int main(void)
     tcase_add_test(t, circles_are_named);
     tcase_add_test(t, bad_arguments);
     tcase_add_test(t, tags_in_their_order);
-    tcase_add_loop_test(t, split_random, 0, 60);
-    tcase_add_loop_test(t, split_random_circles, 0, 60);
+    tcase_add_loop_test(t, split_random, 0, 120);
+    tcase_add_loop_test(t, split_random_circles, 0, 120);
     tcase_add_loop_test(t, split_of_split, 0, 20);
     tcase_add_test(t, writes_keep_their_place);
     tcase_add_test(t, draws_keep_their_order);
