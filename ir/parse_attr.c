@@ -216,7 +216,10 @@ static fx_status parse_elements(fx_parser *p, fx_tensor *t)
 {
     size_t size = fx_dtype_size(t->dtype);
     fx_tensor dense;
-    if (fx_tensor_create(p->ctx, t->dtype, t->rank, t->sizes, &dense) != FX_OK)
+    fx_status status = fx_tensor_create(p->ctx, t->dtype, t->rank, t->sizes, &dense);
+    if (status == FX_ERR_NOMEM)
+        fx_out_of_memory(p->ctx);
+    if (status != FX_OK)
         return fx_lex_error(&p->lx, "a tensor of these sizes cannot be made");
     FX_TRY(parse_values(p, &dense));
     int64_t n = fx_tensor_numel(&dense), at[FX_MAX_RANK] = {0};

@@ -314,7 +314,12 @@ static void put_content(fx_text *t, fx_context *ctx, const fx_attr *a)
         fx_printf(t, " hash 0x%016llx", (unsigned long long)a->hash);
         return;
     }
-    if (fx_tensor_touch(ctx, &x) != FX_OK || fx_tensor_contiguous(ctx, &x, &dense) != FX_OK) {
+    fx_status status = fx_tensor_touch(ctx, &x);
+    if (status == FX_OK)
+        status = fx_tensor_contiguous(ctx, &x, &dense);
+    if (status == FX_ERR_NOMEM)
+        fx_out_of_memory(ctx);
+    if (status != FX_OK) {
         fx_puts(t, " unreadable");
         return;
     }
