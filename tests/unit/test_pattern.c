@@ -635,29 +635,43 @@ static void give_back(void *user, void *p)
     free(p);
 }
 
+static fx_status negate(void *user, fx_graph *g, const fx_match *m, fx_node **out)
+{
+    (void)user;
+    out[0] = fx_graph_call_function(g, "aten.neg.default", 1, &m->inputs[0]);
+    return out[0] ? FX_OK : fx_graph_status(g);
+}
+
+/* By each rule, by a callback, by a replacement with a parameter. */
 START_TEST(every_allocation_fails)
 {
-    for (int rule = 0; rule < N_RULES; rule++) {
-        long at = 1;
-        for (bool whole = false; !whole; at++) {
-            left = -1;
-            ctx = fx_context_create_with(scarce, give_back, NULL);
-            rg_start(11);
-            fx_graph *g = rg_graph(ctx, 30);
-            fx_graph *p = captured(rules[rule].pattern), *by = captured(rules[rule].by);
-            const char *before = rg_text(g);
-            size_t n = 0;
-            left = at;
-            fx_status st = fx_graph_replace_pattern(g, p, by, NULL, &n, NULL);
-            whole = left > 0;
-            left = -1;
-            ck_assert(st == (whole ? FX_OK : FX_ERR_NOMEM));
-            if (!whole)
-                ck_assert_str_eq(rg_text(g), before);
-            rg_sound(g);
-            fx_context_free(ctx);
-        }
+    const char *add = ANY2 "%r = call_function[torch.add](%a, %b)\noutput(%r)\n";
+    const char *weight = "parameter layer.0.weight : f32[4, 4] = all 2.0\nparameter new.deep.w : f32[4, 4] = all 2.0\n" ANY2
+                         "%v = get_attr[layer.0.weight]\n%w = get_attr[new.deep.w]\n%r = call_function[torch.mul](%a, %w)\n"
+                         "%s = call_function[torch.add](%r, %v)\noutput(%s)\n";
+    fx_pattern_options callback = {.build = negate};
+    long at = 1;
+    for (bool whole = false; !whole; at++) {
+        left = -1;
+        ctx = fx_context_create_with(scarce, give_back, NULL);
+        rg_start(11);
+        fx_graph *g = rg_graph(ctx, 30);
+        fx_graph *p = captured(_i < N_RULES ? rules[_i].pattern : add);
+        fx_graph *by = _i == N_RULES ? NULL : captured(_i < N_RULES ? rules[_i].by : weight);
+        const char *before = rg_text(g);
+        size_t n = 0;
+        left = at;
+        fx_status st = fx_graph_replace_pattern(g, p, by, by ? NULL : &callback, &n, NULL);
+        whole = left > 0;
+        left = -1;
+        ck_assert_msg(st == (whole ? FX_OK : FX_ERR_NOMEM), "%d %s", (int)st, rg_message(ctx));
+        if (!whole)
+            ck_assert_str_eq(rg_text(g), before);
+        ck_assert(!whole || n > 0 || _i < N_RULES);
+        rg_sound(g);
+        fx_context_free(ctx);
     }
+    ck_assert_int_ge(at, 5);
 }
 END_TEST
 
@@ -745,7 +759,7 @@ int main(void)
     suite_add_tcase(s, t);
     t = tcase_create("limits");
     tcase_set_timeout(t, 600);
-    tcase_add_test(t, every_allocation_fails);
+    tcase_add_loop_test(t, every_allocation_fails, 0, N_RULES + 2);
     tcase_add_test(t, linear);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
