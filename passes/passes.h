@@ -84,7 +84,7 @@ fx_status fx_fold_constants(fx_graph *g, fx_arena *scratch);
 
 /* "aten.add_.Tensor" for "aten.add.Tensor"; NULL when its name has no overload. */
 const char *fx_op_inplace_name(fx_context *ctx, const fx_op *op);
-/* The node becomes a call of call->op with these arguments, whose operand numbers are the node's. Its type stays. */
+/* The node becomes a call of call->op with these arguments (schema filled in), whose operand numbers are the node's. Its type stays. */
 void fx_node_become_call(fx_node *n, const fx_call_args *call);
 
 /* ---- copy.c: copies of nodes and modules between graphs -------------------------------------------------------------------------- */
