@@ -223,8 +223,10 @@ class Looking(Case):
         names = self.ok("passes", "--graph").split()
         self.assertIn("eliminate_dead_code", names)
         text = self.ok("passes")
+        document = (ROOT / "docs" / "passes.md").read_text()
         for name in names:
             self.assertRegex(text, rf"(?m)^  {name} +\S")
+            self.assertIn(f"**{name}**", document)
         self.assertIn("memory", text)
 
     def test_stop_emits_nothing(self):
