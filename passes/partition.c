@@ -35,52 +35,62 @@ static bool is_call(const fx_node *n)
     return n->opcode == FX_CALL_FUNCTION || n->opcode == FX_CALL_METHOD || n->opcode == FX_CALL_MODULE;
 }
 
-static void levels(const request *r, fx_arena *scratch, int *level, bool *in)
+/* What is known of a node, by id. */
+typedef struct place {
+    int level;
+    bool in;                 /* supported */
+    bool apart;              /* a tuple whose items go with it */
+} place;
+
+static place place_of(const request *r, const fx_order *order, const place *places, const fx_node *n)
 {
-    fx_order order = fx_order_new(r->g, scratch);
-    bool *apart = FX_NEW_ARRAY(scratch, bool, r->g->n_ids);
-    FX_FOR_NODES(r->g, n) {
-        fx_node *first = n->n_operands ? n->operands[0].def : NULL;
-        if (first && apart[first->id]) { /* an item of a tuple */
-            level[n->id] = level[first->id];
-            in[n->id] = in[first->id];
-            apart[n->id] = is_taken_apart(n);
-            continue;
-        }
-        in[n->id] = is_call(n) && r->supported(r->user, n);
-        int most = in[n->id] ? 0 : -1;
-        fx_node *p;
-        for (size_t i = 0; (p = fx_order_pred(&order, n, i)); i++) {
-            int through = level[p->id] + (in[n->id] && !in[p->id]);
-            most = through > most ? through : most;
-        }
-        level[n->id] = most;
-        apart[n->id] = is_call(n) && is_taken_apart(n);
+    const fx_node *first = n->n_operands ? n->operands[0].def : NULL;
+    if (!is_call(n))
+        return (place){.level = -1};
+    if (first && places[first->id].apart) {
+        place at = places[first->id];
+        at.apart = is_taken_apart(n);
+        return at;
     }
+    place at = {.in = r->supported(r->user, n), .apart = is_taken_apart(n)};
+    at.level = at.in ? 0 : -1;
+    const fx_node *p;
+    for (size_t i = 0; (p = fx_order_pred(order, n, i)); i++) {
+        int through = places[p->id].level + (at.in && !places[p->id].in);
+        at.level = through > at.level ? through : at.level;
+    }
+    return at;
+}
+
+/* Nodes are walked once, as they are what does not fit into caches. */
+static fx_status partition_in(const request *r, fx_arena *scratch)
+{
+    const fx_graph *g = r->g;
+    fx_order order = fx_order_new(g, scratch);
+    place *places = FX_NEW_ARRAY(scratch, place, g->n_ids);
+    size_t *size = FX_NEW_ARRAY(scratch, size_t, g->n_nodes + 1), count = 0, i = 0;
+    int *number = FX_NEW_ARRAY(scratch, int, g->n_nodes + 1);
+    FX_FOR_NODES(g, n) {
+        place at = places[n->id] = place_of(r, &order, places, n);
+        r->partition[i++] = at.in ? at.level : -1;
+        size[at.in ? at.level : 0] += at.in && !is_getitem(n);
+    }
+    for (size_t k = 0; k <= g->n_nodes; k++)
+        number[k] = size[k] > 0 && size[k] >= r->min_size ? (int)count++ : -1;
+    for (i = 0; i < g->n_nodes; i++)
+        if (r->partition[i] >= 0)
+            r->partition[i] = number[r->partition[i]];
+    *r->n_partitions = count;
+    return FX_OK;
 }
 
 static fx_status partition(void *arg)
 {
-    request *r = arg;
-    fx_graph *g = r->g;
-    fx_arena *scratch = fx_arena_create(g->ctx);
-    int *level = FX_NEW_ARRAY(scratch, int, g->n_ids);
-    bool *in = FX_NEW_ARRAY(scratch, bool, g->n_ids);
-    levels(r, scratch, level, in);
-    size_t *size = FX_NEW_ARRAY(scratch, size_t, g->n_nodes + 1);
-    int *number = FX_NEW_ARRAY(scratch, int, g->n_nodes + 1);
-    FX_FOR_NODES(g, n) {
-        if (in[n->id] && !is_getitem(n))
-            size[level[n->id]]++;
-    }
-    size_t count = 0, i = 0;
-    for (size_t k = 0; k <= g->n_nodes; k++)
-        number[k] = size[k] > 0 && size[k] >= r->min_size ? (int)count++ : -1;
-    FX_FOR_NODES(g, n)
-        r->partition[i++] = in[n->id] ? number[level[n->id]] : -1;
-    *r->n_partitions = count;
+    const request *r = arg;
+    fx_arena *scratch = fx_arena_create(r->g->ctx);
+    fx_status st = partition_in(r, scratch);
     fx_arena_free(scratch);
-    return FX_OK;
+    return st;
 }
 
 fx_status fx_graph_partition(fx_graph *graph, bool (*supported)(void *user, const fx_node *node), void *user, size_t min_size,

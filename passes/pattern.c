@@ -600,10 +600,11 @@ void fx_pattern_find(const fx_pattern *p, fx_graph *g, const fx_pattern_options 
     m.trail = FX_NEW_ARRAY(scratch, int, p->n);
     m.owner = FX_NEW_ARRAY(scratch, uint32_t, g->n_ids);
     *out = (fx_matches){.group = FX_NEW_ARRAY(scratch, uint32_t, g->n_ids), .pos = FX_NEW_ARRAY(scratch, uint32_t, g->n_ids)};
+    /* Of one output nothing behind the anchor is looked at, so that one walk is enough: large graphs do not fit into caches. */
     uint32_t at = 0;
-    FX_FOR_NODES(g, n)
-        out->pos[n->id] = at++;
     if (p->n_outputs > 1) {
+        FX_FOR_NODES(g, n)
+            out->pos[n->id] = at++;
         m.stamp = FX_NEW_ARRAY(scratch, uint32_t, g->n_ids);
         m.furthest = FX_NEW_ARRAY(scratch, uint32_t, g->n_nodes + 1);
         for (uint32_t i = 0; i <= g->n_nodes; i++)
@@ -612,9 +613,12 @@ void fx_pattern_find(const fx_pattern *p, fx_graph *g, const fx_pattern_options 
     }
     const fx_pat_node *anchor = &p->nodes[p->anchors[0]];
     const bool *rows = anchor->overloads; /* most nodes are none of it, which is quickly said */
-    FX_FOR_NODES(g, n)
+    at = 0;
+    FX_FOR_NODES(g, n) {
+        out->pos[n->id] = at++;
         if (!rows || !n->op || rows[n->op->id])
             try_anchor(&m, 0, n, NULL);
+    }
     sort_matches(out, scratch);
 }
 

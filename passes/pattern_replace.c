@@ -20,7 +20,6 @@ typedef struct replacer {
     fx_matches found;
     fx_node ***outs;             /* by match: what stands for its outputs */
     size_t *first_new;           /* by match, and one past the last: id of its first new node */
-    fx_node **made;              /* new nodes by id - id_before */
     uint32_t id_before;
     fx_node *insert_before;      /* the graph's insertion point, put back at the end */
     fx_snapshot *before;         /* where more than nodes may change */
@@ -185,10 +184,12 @@ static fx_status check_outputs(const replacer *r, const fx_found *f, fx_node *co
     return FX_OK;
 }
 
-static fx_status copy_replacement(replacer *r, const fx_found *f, fx_node **outs)
+static fx_status copy_replacement(replacer *r, fx_found *f, fx_node **outs)
 {
     fx_copier *c = &r->copier;
+    fx_node **made = FX_NEW_ARRAY(r->g->arena, fx_node *, r->replacement->n_nodes);
     size_t k = 0;
+    f->m.new_nodes = made;
     FX_FOR_NODES(r->replacement, n) {
         c->node[n->id] = NULL;
         if (n->opcode == FX_PLACEHOLDER) {
@@ -201,6 +202,7 @@ static fx_status copy_replacement(replacer *r, const fx_found *f, fx_node **outs
         if (n->opcode == FX_OUTPUT)
             continue;
         fx_node *m = fx_copier_node(c, n, n->name);
+        made[f->m.n_new++] = m;
         m->type = NULL;
         m->loc.file = f->last->loc.file;
         m->loc.entry = f->last->loc.entry;
@@ -252,10 +254,11 @@ static fx_status check_built(const replacer *r, size_t k, uint32_t from, fx_node
 
 static fx_status make_replacement(replacer *r, size_t k)
 {
-    const fx_found *f = &r->found.all[k];
+    fx_found *f = &r->found.all[k];
     fx_graph *g = r->g;
     uint32_t from = g->n_ids;
     fx_node **outs = r->outs[k] = FX_NEW_ARRAY(g->arena, fx_node *, f->m.n_outputs);
+    f->m.results = outs;
     r->first_new[k] = from;
     g->insert_before = f->last;
     if (r->replacement) {
@@ -397,21 +400,21 @@ static void finish(void *arg)
         fx_arena_free(r->scratch);
 }
 
-static void collect_new(replacer *r)
+/* A callback may have made nodes anywhere, and erased some. */
+static void collect_anywhere(replacer *r)
 {
     fx_graph *g = r->g;
-    r->made = FX_NEW_ARRAY(g->arena, fx_node *, g->n_ids - r->id_before);
+    fx_node **made = FX_NEW_ARRAY(g->arena, fx_node *, g->n_ids - r->id_before);
     FX_FOR_NODES(g, n)
         if (n->id >= r->id_before)
-            r->made[n->id - r->id_before] = n;
+            made[n->id - r->id_before] = n;
     for (size_t k = 0; k < r->found.n; k++) {
         fx_match *m = &r->found.all[k].m;
-        fx_node **all = r->made + (r->first_new[k] - r->id_before);
-        for (uint32_t id = (uint32_t)r->first_new[k]; id < r->first_new[k + 1]; id++)
-            if (r->made[id - r->id_before]) /* a callback may have erased one */
-                all[m->n_new++] = r->made[id - r->id_before];
+        fx_node **all = made + (r->first_new[k] - r->id_before);
+        for (size_t id = r->first_new[k]; id < r->first_new[k + 1]; id++)
+            if (made[id - r->id_before])
+                all[m->n_new++] = made[id - r->id_before];
         m->new_nodes = all;
-        m->results = r->outs[k];
     }
 }
 
@@ -444,7 +447,8 @@ static fx_status replace(void *arg)
     fx_graph *g = r->g;
     fx_defer(r->ctx, finish, r);
     FX_TRY(make_all(r));
-    collect_new(r);
+    if (!r->replacement)
+        collect_anywhere(r);
     fx_match *all = FX_NEW_ARRAY(g->arena, fx_match, r->found.n);
     r->replaced = FX_NEW_ARRAY(r->scratch, fx_node *, g->n_ids);
     if (r->p.n_outputs > 1 || !r->replacement)
