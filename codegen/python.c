@@ -141,8 +141,7 @@ static void put_freeing(fx_python *p, const fx_node *n, const last_uses *u)
 
 static bool is_word(const char *s)
 {
-    return !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")] && *s && !(*s >= '0' && *s <= '9') &&
-           !fx_python_keyword(s);
+    return fx_is_identifier(s) && !fx_is_python_keyword(s);
 }
 
 /* ", key = value"; a key that is no word of Python's as **{'key': value}. */
@@ -391,23 +390,30 @@ static void put_flat_inputs(fx_python *p, size_t n_inputs, fx_node *const *input
     }
 }
 
-/* Counts the leaves of a tree that are inputs or outputs; the greatest number + 1 into *end. */
-static int count_leaves(const fx_arg *a, int64_t *end)
+/* Whether a tree is one of tuples, lists and dicts whose leaves are numbers below n, each once, or None. Notes them in seen. */
+static bool is_tree(const fx_arg *a, int64_t n, bool *seen)
 {
-    int n = a->kind == FX_ARG_INT;
-    if (n && a->i >= *end)
-        *end = a->i + 1;
-    for (int i = 0; i < a->n; i++)
-        n += count_leaves(a->items[i], end);
-    return n;
+    if (a->kind == FX_ARG_INT) {
+        bool good = a->i >= 0 && a->i < n && !seen[a->i];
+        if (good)
+            seen[a->i] = true;
+        return good;
+    }
+    bool good = a->kind == FX_ARG_NONE || a->kind == FX_ARG_TUPLE || a->kind == FX_ARG_LIST || a->kind == FX_ARG_DICT;
+    for (int i = 0; good && i < a->n; i++)
+        good = is_tree(a->items[i], n, seen);
+    return good;
 }
 
-/* ((args...), {kwargs}), each input once. */
-static bool is_signature(const fx_arg *tree, int64_t n_inputs)
+/* ((args...), {kwargs}) with all inputs. */
+static bool is_signature(fx_python *p, const fx_arg *tree, size_t n_inputs)
 {
-    int64_t end = 0;
-    return tree && tree->kind == FX_ARG_TUPLE && tree->n == 2 && tree->items[0]->kind == FX_ARG_TUPLE && tree->items[1]->kind == FX_ARG_DICT &&
-           count_leaves(tree, &end) == n_inputs && end == n_inputs;
+    bool *seen = FX_NEW_ARRAY(p->tmp, bool, n_inputs + 1);
+    bool good = tree && tree->kind == FX_ARG_TUPLE && tree->n == 2 && tree->items[0]->kind == FX_ARG_TUPLE &&
+                tree->items[1]->kind == FX_ARG_DICT && is_tree(tree, (int64_t)n_inputs, seen);
+    for (size_t i = 0; good && i < n_inputs; i++)
+        good = seen[i];
+    return good;
 }
 
 /* `name = path` for each leaf. */
@@ -501,7 +507,7 @@ static void put_inputs(fx_python *p)
         if (node->opcode == FX_PLACEHOLDER)
             FX_PUSH(p->tmp, inputs, n, cap) = node;
     }
-    if (is_signature(p->g->in_tree, (int64_t)n))
+    if (is_signature(p, p->g->in_tree, n))
         put_nested_inputs(p, inputs);
     else
         put_flat_inputs(p, n, inputs);
@@ -515,7 +521,7 @@ static void put_nested_output(fx_python *p, const fx_arg *a, const fx_arg *flat,
         fx_python_put_arg(p, t, flat->items[a->i], n);
         return;
     }
-    if (a->kind != FX_ARG_LIST && a->kind != FX_ARG_TUPLE && a->kind != FX_ARG_DICT) {
+    if (a->kind == FX_ARG_NONE) {
         fx_python_put_arg(p, t, a, n);
         return;
     }
@@ -538,9 +544,9 @@ static void put_output(fx_python *p, const fx_node *n)
         return;
     }
     const fx_arg *flat = n->args->items[0], *tree = p->g->out_tree;
-    int64_t end = 0;
+    bool *seen = FX_NEW_ARRAY(p->tmp, bool, flat->n + 1);
     fx_puts(&p->body, "return ");
-    if (tree && (flat->kind == FX_ARG_TUPLE || flat->kind == FX_ARG_LIST) && count_leaves(tree, &end) > 0 && end <= flat->n)
+    if (tree && (flat->kind == FX_ARG_TUPLE || flat->kind == FX_ARG_LIST) && is_tree(tree, flat->n, seen))
         put_nested_output(p, tree, flat, n);
     else
         fx_python_put_arg(p, &p->body, flat, n);

@@ -43,7 +43,6 @@ typedef struct fx_python {
     fx_status status;             /* the first failure */
 } fx_python;
 
-bool fx_python_keyword(const char *s);
 /* readable: print_readable, or any text that is not run. */
 void fx_python_begin(fx_python *p, const fx_graph *g, fx_arena *tmp, bool readable);
 /* An interned word like `want` that nothing else in the text has, taken from now on. */

@@ -18,19 +18,6 @@ static bool is_word_char(char c)
     return is_letter(c) || (c >= '0' && c <= '9');
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-bool fx_python_keyword(const char *s)
-{
-    static const char *const words[] = {"False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
-        "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not",
-        "or", "pass", "raise", "return", "try", "while", "with", "yield"};
-    return bsearch(&s, words, sizeof words / sizeof *words, sizeof *words, by_text) != NULL;
-}
-
 /* Whether the first n bytes of s are an identifier that is no keyword. ASCII only: Python folds other letters to what they look like. */
 static bool is_identifier(const char *s, size_t n)
 {
@@ -45,7 +32,7 @@ static bool is_identifier(const char *s, size_t n)
         return true; /* no keyword is so long */
     memcpy(buf, s, n);
     buf[n] = '\0';
-    return !fx_python_keyword(buf);
+    return !fx_is_python_keyword(buf);
 }
 
 const char *fx_python_node_name(const fx_python *p, const fx_node *n)
@@ -73,7 +60,7 @@ const char *fx_python_free_name(fx_python *p, const char *want)
             base[k++] = '_';
     }
     const char *name = fx_intern_n(p->ctx, base, k);
-    for (int i = 1; !is_free(p, name) || fx_python_keyword(name); i++)
+    for (int i = 1; !is_free(p, name) || fx_is_python_keyword(name); i++)
         name = fx_intern_f(p->ctx, "%.*s_%d", (int)k, base, i);
     fx_map_put(p->tmp, &p->taken, name, p);
     return name;

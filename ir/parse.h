@@ -5,6 +5,13 @@
 
 #include "ir/lex.h"
 
+/* A storage of several tensors. */
+typedef struct fx_shared {
+    fx_storage *storage;
+    bool with_data;
+    enum { FX_SHARED_EMPTY, FX_SHARED_VALUES, FX_SHARED_HASHES } has; /* what the text says of those that are not empty */
+} fx_shared;
+
 typedef struct fx_parser {
     fx_lexer lx;
     fx_context *ctx;
@@ -13,7 +20,7 @@ typedef struct fx_parser {
     fx_graph *whole;                                  /* not a subgraph */
     const char *entry;                                /* what nodes say when they say nothing */
     fx_node **operands; size_t n_operands, cap_operands; /* of the node being read */
-    fx_storage **shared; size_t n_shared, cap_shared;   /* by number */
+    fx_shared *shared; size_t n_shared, cap_shared;   /* by number */
     fx_graph **subgraphs; size_t n_subgraphs, cap_subgraphs; /* by number */
 } fx_parser;
 

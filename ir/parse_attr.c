@@ -163,25 +163,30 @@ static fx_storage *missing_storage(fx_parser *p, const attr_line *a, size_t byte
 }
 
 /* Storage number a->shared with room for the tensor. Tensors that were put on it before move along when it grows. */
-static fx_status shared_storage(fx_parser *p, const attr_line *a, size_t bytes, bool with_data, fx_storage **out)
+static fx_status shared_storage(fx_parser *p, const attr_line *a, size_t bytes, bool values, bool empty, fx_storage **out)
 {
     while (p->n_shared <= (size_t)a->shared)
-        FX_PUSH(p->tmp, p->shared, p->n_shared, p->cap_shared) = NULL;
-    fx_storage *old = p->shared[a->shared];
+        FX_PUSH(p->tmp, p->shared, p->n_shared, p->cap_shared) = (fx_shared){0};
+    fx_shared *s = &p->shared[a->shared];
+    fx_storage *old = s->storage;
     if (old && !!old->file != !!a->file)
         return fx_lex_error(&p->lx, "tensors of one storage lie either all in a file or none");
     if (old && a->file && (old->file != a->file || old->name != a->key))
         return fx_lex_error(&p->lx, "tensors of one storage must name the same tensor of the same file");
-    if (old && !a->file && (old->data != NULL || old->nbytes == 0) != with_data)
+    if (s->has != FX_SHARED_EMPTY && !empty && values != (s->has == FX_SHARED_VALUES))
         return fx_lex_error(&p->lx, "tensors of one storage have either all values or all a hash");
-    if (old && old->nbytes >= bytes) {
+    if (!empty)
+        s->has = values ? FX_SHARED_VALUES : FX_SHARED_HASHES;
+    bool with_data = s->has != FX_SHARED_HASHES && !a->file;
+    if (old && old->nbytes >= bytes && s->with_data == with_data) {
         *out = old;
         return FX_OK;
     }
     /* At least doubled, so that many windows on one storage move seldom. */
-    size_t twice = old && with_data ? 2 * old->nbytes : 0;
-    fx_storage *st = with_data ? fx_storage_new(p->ctx, bytes > twice ? bytes : twice) : missing_storage(p, a, bytes);
-    if (old && old->data)
+    size_t least = !old ? 0 : with_data && s->with_data ? 2 * old->nbytes : old->nbytes;
+    bytes = bytes > least ? bytes : least;
+    fx_storage *st = with_data ? fx_storage_new(p->ctx, bytes) : missing_storage(p, a, bytes);
+    if (old && with_data && s->with_data && old->nbytes)
         memcpy(st->data, old->data, old->nbytes);
     if (old) {
         for (size_t i = 0; i < p->n_subgraphs; i++)
@@ -190,7 +195,8 @@ static fx_status shared_storage(fx_parser *p, const attr_line *a, size_t bytes, 
         fx_attr_rehang(p->whole, old, st);
     }
     fx_storage_free(old);
-    *out = p->shared[a->shared] = st;
+    *out = s->storage = st;
+    s->with_data = with_data;
     return FX_OK;
 }
 
@@ -248,7 +254,7 @@ fx_status fx_parse_attr(fx_parser *p, bool is_parameter)
         return fx_lex_error(lx, "a tensor of %s is too big for a text", a.path);
     size_t size = fx_dtype_size(t->dtype), bytes = (size_t)(a.offset + elements) * size;
     if (a.is_shared)
-        FX_TRY(shared_storage(p, &a, bytes, !a.file && (values || elements == 0), &t->storage));
+        FX_TRY(shared_storage(p, &a, bytes, values, elements == 0, &t->storage));
     else
         t->storage = values ? fx_storage_new(p->ctx, bytes) : missing_storage(p, &a, bytes);
     t->data = (char *)(t->storage->data ? t->storage->data : NULL) + (size_t)a.offset * size;

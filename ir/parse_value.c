@@ -93,32 +93,40 @@ static fx_status parse_sym_power(fx_parser *p, const fx_sym **out)
     return FX_OK;
 }
 
-static fx_status parse_sym_product(fx_parser *p, const fx_sym **out)
+/* A factor with its sign, which belongs to it alone, as in Python: -a*b is (-a)*b, but -2**a is -(2**a). */
+static fx_status parse_sym_factor(fx_parser *p, const fx_sym **out)
 {
     fx_lexer *lx = &p->lx;
-    /* The sign belongs to the first factor: -2*s0 is (-2)*s0. */
-    bool minus = fx_lex_accept(lx, "-");
-    if (minus && lx->kind == FX_T_NUMBER) {
+    if (!fx_lex_accept(lx, "-"))
+        return parse_sym_power(p, out);
+    fx_lexer ahead = *lx;
+    fx_lex_next(&ahead);
+    if (lx->kind == FX_T_NUMBER && !fx_lex_is(&ahead, "**")) {
         uint64_t v;
         FX_TRY(fx_lex_uint(lx, &v));
         if (v > (uint64_t)INT64_MAX + 1)
             return fx_lex_error(lx, "an integer does not fit 64 bits with sign");
         *out = fx_sym_int(p->ctx, (int64_t)-v);
-        minus = false;
-    } else {
-        FX_TRY(parse_sym_power(p, out));
+        return lx->status;
     }
+    FX_TRY(parse_sym_power(p, out));
+    *out = combine(p, FX_SYM_MUL, fx_sym_int(p->ctx, -1), *out);
+    return lx->status;
+}
+
+static fx_status parse_sym_product(fx_parser *p, const fx_sym **out)
+{
+    fx_lexer *lx = &p->lx;
+    FX_TRY(parse_sym_factor(p, out));
     for (;;) {
         fx_sym_kind kind = fx_lex_is(lx, "*") ? FX_SYM_MUL : fx_lex_is(lx, "//") ? FX_SYM_FLOORDIV : FX_SYM_MOD;
         if (kind == FX_SYM_MOD && !fx_lex_is(lx, "%"))
             break;
         const fx_sym *b;
         fx_lex_next(lx);
-        FX_TRY(parse_sym_power(p, &b));
+        FX_TRY(parse_sym_factor(p, &b));
         *out = combine(p, kind, *out, b);
     }
-    if (minus)
-        *out = combine(p, FX_SYM_MUL, fx_sym_int(p->ctx, -1), *out);
     return lx->status;
 }
 

@@ -124,6 +124,7 @@ typedef struct printer {
     fx_graph *g;                        /* the graph at hand */
     fx_subgraphs inner;
     fx_map seen;                        /* storage -> how many attributes lie on it */
+    fx_map hashed;                      /* storage of several -> not NULL where one of them needs a hash */
     fx_map number;                      /* storage -> its number + 1, for those that several share */
     uintptr_t n_shared;
 } printer;
@@ -297,49 +298,73 @@ static void put_element(fx_text *t, const fx_tensor *x, int64_t i)
     }
 }
 
-/* "in FILE NAME" where a file beside the text has the elements; else "= [..]" for few, "= all v" for equal ones, "hash 0x.." for
- * others; "unreadable" when a weight file is damaged. */
-static void put_content(fx_text *t, fx_context *ctx, const fx_attr *a)
+/* What a text says of a tensor's elements. */
+typedef enum content { VALUES, ALL_EQUAL, HASH, KNOWN_HASH, UNREADABLE, IN_FILE } content;
+
+/* *dense gets the elements in row-major order where the answer is VALUES, ALL_EQUAL or HASH; release_dense gives them back. */
+static content content_of(fx_context *ctx, const fx_attr *a, fx_tensor *dense)
 {
     enum { FEW = 64 };
-    fx_tensor x = a->tensor, dense;
-    if (x.storage && x.storage->file) {
-        fx_puts(t, " in ");
-        fx_put_quoted(t, x.storage->file);
-        fx_puts(t, " ");
-        fx_put_quoted(t, x.storage->name);
-        return;
-    }
-    if (a->hash && x.storage && !x.storage->data) {
-        fx_printf(t, " hash 0x%016llx", (unsigned long long)a->hash);
-        return;
-    }
+    fx_tensor x = a->tensor;
+    if (x.storage && x.storage->file)
+        return IN_FILE;
+    if (a->hash && x.storage && !x.storage->data)
+        return KNOWN_HASH;
     fx_status status = fx_tensor_touch(ctx, &x);
     if (status == FX_OK)
-        status = fx_tensor_contiguous(ctx, &x, &dense);
+        status = fx_tensor_contiguous(ctx, &x, dense);
     if (status == FX_ERR_NOMEM)
         fx_out_of_memory(ctx);
-    if (status != FX_OK) {
-        fx_puts(t, " unreadable");
-        return;
-    }
-    int64_t n = fx_tensor_numel(&dense);
-    size_t size = fx_dtype_size(dense.dtype), bytes = (size_t)n * size;
-    if (n <= FEW) {
+    if (status != FX_OK)
+        return UNREADABLE;
+    int64_t n = fx_tensor_numel(dense);
+    size_t size = fx_dtype_size(dense->dtype);
+    if (n <= FEW)
+        return VALUES;
+    return memcmp(dense->data, (const char *)dense->data + size, (size_t)n * size - size) == 0 ? ALL_EQUAL : HASH;
+}
+
+static void release_dense(const fx_attr *a, content c, const fx_tensor *dense)
+{
+    if (c <= HASH && dense->storage != a->tensor.storage)
+        fx_storage_free(dense->storage);
+}
+
+/* "in FILE NAME" where a file beside the text has the elements; else "= [..]" for few, "= all v" for equal ones, "hash 0x.." for others, and
+ * for all on a storage of which one needs a hash; "unreadable" when a weight file is damaged. */
+static void put_content(const printer *p, const fx_attr *a)
+{
+    fx_text *t = p->t;
+    fx_tensor dense;
+    content c = content_of(p->g->ctx, a, &dense);
+    bool hashed = a->tensor.storage && fx_map_get(&p->hashed, a->tensor.storage) && fx_tensor_numel(&a->tensor) > 0;
+    int64_t n = c <= HASH ? fx_tensor_numel(&dense) : 0;
+    switch (c <= HASH && hashed ? HASH : c) {
+    case VALUES:
         fx_puts(t, " = [");
         for (int64_t i = 0; i < n; i++) {
             fx_puts(t, i ? ", " : "");
             put_element(t, &dense, i);
         }
         fx_puts(t, "]");
-    } else if (memcmp(dense.data, (const char *)dense.data + size, bytes - size) == 0) {
+        break;
+    case ALL_EQUAL:
         fx_puts(t, " = all ");
         put_element(t, &dense, 0);
-    } else {
-        fx_printf(t, " hash 0x%016llx", (unsigned long long)fx_hash_bytes(dense.data, bytes));
+        break;
+    case HASH:
+        fx_printf(t, " hash 0x%016llx", (unsigned long long)fx_hash_bytes(dense.data, (size_t)n * fx_dtype_size(dense.dtype)));
+        break;
+    case KNOWN_HASH: fx_printf(t, " hash 0x%016llx", (unsigned long long)a->hash); break;
+    case UNREADABLE: fx_puts(t, " unreadable"); break;
+    case IN_FILE:
+        fx_puts(t, " in ");
+        fx_put_quoted(t, a->tensor.storage->file);
+        fx_puts(t, " ");
+        fx_put_quoted(t, a->tensor.storage->name);
+        break;
     }
-    if (dense.storage != x.storage)
-        fx_storage_free(dense.storage);
+    release_dense(a, c, &dense);
 }
 
 static void put_attr(printer *p, const fx_attr *a)
@@ -370,7 +395,7 @@ static void put_attr(printer *p, const fx_attr *a)
         uintptr_t offset = base && at >= base && at - base <= x->storage->nbytes ? at - base : at;
         fx_printf(t, " shares %llu+%llu", (unsigned long long)(number - 1), (unsigned long long)offset / fx_dtype_size(x->dtype));
     }
-    put_content(t, p->g->ctx, a);
+    put_content(p, a);
     fx_puts(t, "\n");
 }
 
@@ -511,6 +536,25 @@ static void count_storages(printer *p, const fx_graph *g)
     }
 }
 
+/* Tensors of one storage are given by values or by hashes, all of them. */
+static void find_hashed(printer *p, const fx_graph *g)
+{
+    size_t n;
+    const fx_module **all = fx_modules_in_order(p->tmp, g, &n);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < all[i]->n_attrs; k++) {
+            const fx_attr *a = all[i]->attrs[k];
+            fx_tensor dense;
+            if (!a->tensor.storage || (uintptr_t)fx_map_get(&p->seen, a->tensor.storage) < 2)
+                continue;
+            content c = content_of(g->ctx, a, &dense);
+            if (c == HASH)
+                fx_map_put(p->tmp, &p->hashed, a->tensor.storage, p);
+            release_dense(a, c, &dense);
+        }
+    }
+}
+
 static void put_header(const printer *p)
 {
     fx_text *t = p->t;
@@ -570,6 +614,9 @@ void fx_graph_print(fx_text *t, const fx_graph *g)
     count_storages(&p, g);
     for (size_t i = 0; i < p.inner.n; i++)
         count_storages(&p, p.inner.graphs[i]);
+    find_hashed(&p, g);
+    for (size_t i = 0; i < p.inner.n; i++)
+        find_hashed(&p, p.inner.graphs[i]);
     fx_puts(t, "graph ");
     put_header(&p);
     fx_puts(t, "\n");

@@ -43,6 +43,8 @@ static void search(level *l)
     for (size_t i = 0; i < n; i++) {
         if (all[i]->body)
             FX_PUSH(l->tmp, l->found, l->n, l->cap) = all[i]->body;
+        if (all[i]->config)
+            fx_arg_map(ctx, all[i]->config, find_graph, l);
         for (const fx_meta *m = all[i]->meta; m; m = m->next)
             fx_arg_map(ctx, m->value, find_graph, l);
     }
@@ -52,6 +54,10 @@ static void search(level *l)
         for (const fx_meta *m = node->meta; m; m = m->next)
             fx_arg_map(ctx, m->value, find_graph, l);
     }
+    if (l->g->in_tree)
+        fx_arg_map(ctx, l->g->in_tree, find_graph, l);
+    if (l->g->out_tree)
+        fx_arg_map(ctx, l->g->out_tree, find_graph, l);
     l->searched = true;
 }
 
