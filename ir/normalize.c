@@ -85,7 +85,8 @@ static bool takes_number(const fx_op *op, const fx_schema *s, const fx_param *p)
     if (op->cls != FX_CLASS_POINTWISE || s->n < 2 || s->params[1].kind != FX_PARAM_TENSOR)
         return false;
     const char *second = s->params[1].name;
-    return (p == &s->params[0] || p == &s->params[1]) && (strcmp(second, "other") == 0 || strcmp(second, "exponent") == 0);
+    bool other = strcmp(second, "other") == 0;
+    return (p == &s->params[0] && other) || (p == &s->params[1] && (other || strcmp(second, "exponent") == 0));
 }
 
 const fx_arg *fx_param_fit(fx_context *ctx, const fx_param *p, const fx_arg *a, const char **got)

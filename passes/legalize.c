@@ -31,8 +31,6 @@ static void placeholder(fx_lg *l)
         l->result = at;
     } else if (at->args->n == 1 && !at->n_operands) {
         fx_lg_value(l, at->args->items[0]);
-        if (l->status == FX_OK)
-            l->status = fx_node_erase(at);
     } else {
         fx_lg_refuse(l, "the input has no type: export with example inputs, or write '%%%s : f32[1, 3, 224, 224] = placeholder[%s]'", at->name,
                      at->target);

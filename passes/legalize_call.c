@@ -253,11 +253,6 @@ void fx_lg_become(fx_lg *l, fx_opid op, int n, const fx_arg *const *args)
 
 /* ---- a node gives way ------------------------------------------------------------------------------------------------------ */
 
-static fx_status erase(fx_lg *l)
-{
-    return l->at->opcode == FX_PLACEHOLDER && l->at->first_use ? FX_OK : fx_node_erase(l->at);
-}
-
 void fx_lg_same(fx_lg *l, const fx_arg *operand)
 {
     fx_node *by = fx_lg_node(l, operand);
@@ -268,7 +263,7 @@ void fx_lg_same(fx_lg *l, const fx_arg *operand)
         return;
     }
     fx_node_replace_uses(l->at, by);
-    l->status = erase(l);
+    l->status = fx_node_erase(l->at);
     l->done = true;
     l->result = by;
 }
@@ -313,7 +308,7 @@ void fx_lg_value(fx_lg *l, const fx_arg *v)
         fx_node_assign(user, args, kwargs, user->n_operands + (int)l->n, s.operands);
         user->type = said;
     }
-    l->status = erase(l);
+    l->status = fx_node_erase(l->at);
     l->done = true;
     l->result = NULL;
 }
