@@ -39,6 +39,8 @@ fx_status fx_graph_format(fx_graph *graph, fx_form form, const char **text)
 {
     format_job job = {graph, form, NULL, NULL};
 
+    if (!graph || !text)
+        return FX_ERR_ARGUMENT;
     FX_TRY(fx_protect(graph->ctx, format_graph, &job));
     *text = job.text;
     return FX_OK;
@@ -66,6 +68,8 @@ fx_status fx_program_format(fx_graph *graph, const fx_compile_options *options, 
 {
     format_job job = {graph, FX_FORM_TEXT, options, NULL};
 
+    if (!graph || !text)
+        return FX_ERR_ARGUMENT;
     FX_TRY(fx_protect(graph->ctx, format_program, &job));
     *text = job.text;
     return FX_OK;
