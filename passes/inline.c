@@ -249,3 +249,19 @@ fx_status fx_inline_bodies(fx_graph *g)
     }
     return any ? fx_protect(g->ctx, inline_bodies, g) : FX_OK;
 }
+
+fx_status fx_gpass_inline_modules(fx_pass_run *run)
+{
+    fx_graph *g = run->graph;
+    fx_node **calls = NULL;
+    size_t n_calls = 0, cap = 0;
+    FX_FOR_NODES(g, n) {
+        const fx_module *m = n->opcode == FX_CALL_MODULE ? fx_module_find(g, n->target) : NULL;
+        if (m && m->body)
+            FX_PUSH(run->scratch, calls, n_calls, cap) = n;
+    }
+    FX_TRY(fx_inline_bodies(g));
+    for (size_t i = 0; i < n_calls; i++)
+        fx_pass_note(run, calls[i], "replaced by the nodes of module '%s'", calls[i]->target);
+    return FX_OK;
+}

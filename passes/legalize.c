@@ -314,7 +314,7 @@ static fx_status run_graph(void *arg)
 
 fx_status fx_legalize(fx_graph *g)
 {
-    return g->stage == FX_STAGE_CAPTURED ? fx_protect(g->ctx, run_graph, g) : FX_OK;
+    return g->stage == FX_STAGE_CAPTURED ? fx_protect(g->ctx, run_graph, g) : fx_inline_bodies(g);
 }
 
 fx_status fx_gpass_legalize(fx_pass_run *run)

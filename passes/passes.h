@@ -172,7 +172,7 @@ fx_status fx_inline_bodies(fx_graph *g);
 
 /* A captured graph becomes an imported one, in place: call_module of nn classes, call_method and call_function in any spelling become calls of
  * rows with normalised arguments, everything typed from the placeholders' types. All nodes it cannot take are named at once
- * (FX_ERR_UNSUPPORTED). Graphs past that stage are left alone. */
+ * (FX_ERR_UNSUPPORTED). Of graphs past that stage only modules that hold graphs are inlined. */
 fx_status fx_legalize(fx_graph *g);
 
 /* One node of a captured graph, whose operands are typed: the calls it stands for are created before it, its uses moved, it is erased. *out is

@@ -170,6 +170,10 @@ START_TEST(split_random)
     ck_assert_str_eq(rg_text(g), before);
     rg_sound(out);
     rg_same_values(g, out); /* modules that hold graphs are run */
+    const char *after = rg_text(out);
+    fx_graph *read = rg_parse(ctx, after);
+    ck_assert_str_eq(rg_text(read), after);
+    rg_same_values(g, read);
     ck_assert_msg(fx_inline_bodies(out) == FX_OK, "%s", rg_message(ctx));
     rg_sound(out);
     rg_same_values(g, out);
@@ -289,6 +293,49 @@ START_TEST(modules_go_along)
     rg_sound(out);
     rg_same_values(g, out);
     ck_assert_str_eq(fx_graph_find_node(out, "p1_fc")->target, "submod_1.fc");
+}
+END_TEST
+
+/* Results nested as deep as arguments are, taken apart inside and outside. */
+START_TEST(nested_results)
+{
+    fx_graph *g = rg_parse(ctx, "graph \"m\" captured\n"
+                                "subgraph 0 \"inner\" captured {\n"
+                                "%x = placeholder[x]\n"
+                                "%y = placeholder[y](3)\n"
+                                "%neg = call_function[torch.neg](%x)\n"
+                                "output((%neg, {\"deep\": [%x, %neg], \"y\": %y}))\n"
+                                "}\n"
+                                "subgraph 1 \"taker\" captured {\n"
+                                "%t = placeholder[t]\n"
+                                "%d = call_function[operator.getitem](%t, -1)\n"
+                                "%l = call_function[operator.getitem](%d, \"deep\")\n"
+                                "%n = call_function[operator.getitem](%l, 1)\n"
+                                "%y = call_function[operator.getitem](%d, \"y\")\n"
+                                "%add = call_function[torch.add](%n, %y)\n"
+                                "output(%add)\n"
+                                "}\n"
+                                "module in : torch.nn.Module body 0\n"
+                                "module take : torch.nn.Module body 1\n"
+                                "%x = placeholder[x]\n"
+                                "%got = call_module[in](%x)\n"
+                                "%first = call_function[operator.getitem](%got, 0)\n"
+                                "%take = call_module[take](%got)\n"
+                                "output((%first, %got, %take))\n");
+    ck_assert_msg(fx_inline_bodies(g) == FX_OK, "%s", rg_message(ctx));
+    rg_sound(g);
+    const char *text = rg_text(g);
+    ck_assert_msg(strstr(text, "%add = call_function[torch.add](%neg, 3)") && strstr(text, "output((%neg, (%neg, {\"deep\": [%x, %neg], \"y\": 3}), %add))"),
+                  "%.1500s", text);
+    ck_assert_uint_eq(g->n_nodes, 4);
+    const char *bad[] = {"%got = call_module[in]()\noutput(%got)\n", "%got = call_module[in](%x, %x, %x)\noutput(%got)\n",
+                         "%got = call_module[in](%x, z=%x)\noutput(%got)\n",
+                         "%got = call_module[in](%x)\n%i = call_function[operator.getitem](%got, 2)\noutput(%i)\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        g = rg_parse(ctx, fx_intern_f(ctx, "graph \"m\" captured\nsubgraph 0 \"inner\" captured {\n%%x = placeholder[x]\noutput((%%x, %%x))\n}\n"
+                                           "module in : torch.nn.Module body 0\n%%x = placeholder[x]\n%s", bad[i]));
+        ck_assert_int_eq(fx_inline_bodies(g), FX_ERR_TYPE);
+    }
 }
 END_TEST
 
@@ -508,6 +555,7 @@ int main(void)
     tcase_add_test(t, writes_keep_their_place);
     tcase_add_test(t, draws_keep_their_order);
     tcase_add_test(t, modules_go_along);
+    tcase_add_test(t, nested_results);
     tcase_add_test(t, extract);
     tcase_add_loop_test(t, extract_random, 0, 20);
     tcase_add_test(t, minimize);
