@@ -149,3 +149,36 @@ def test_document(tmp_path):
     assert ran.returncode == 0, ran.stderr
     changed = spelled_text((tmp_path / "changed.fx").read_text())
     assert changed[0] == "Tensor<x, y>" and changed[1].startswith("default<Tensor<x, y>")
+
+
+SPLIT = """graph "m" imported
+subgraph 0 "submod_0" imported {
+parameter a.weight : f32[2] = [1.0, 2.0]
+%x : f32[2] = placeholder[x]
+%b_weight : f32[2] = placeholder[b_weight]
+%a_weight : f32[2] = get_attr[a.weight]
+%mul = call_function[aten.mul.Tensor](%x, %a_weight)
+%add = call_function[aten.add.Tensor](%mul, %b_weight)
+output((%mul, %add))
+}
+parameter b.weight : f32[2] = [3.0, 4.0]
+module submod_0 : torch.fx.graph_module.GraphModule body 0
+%x : f32[2] = placeholder[x]
+%b_weight : f32[2] = get_attr[b.weight]
+%submod_0 : (f32[2], f32[2]) = call_module[submod_0](%x, %b_weight)
+%getitem = call_function[_operator.getitem](%submod_0, 0)
+%getitem_1 = call_function[_operator.getitem](%submod_0, 1)
+%sub = call_function[aten.sub.Tensor](%getitem, %getitem_1)
+output((%sub, %getitem))
+"""
+
+
+def test_split_graph_compiles(tmp_path):
+    """Modules that hold graphs are inlined on the way to C."""
+    import numpy as np
+    (tmp_path / "m.fx").write_text(SPLIT)
+    x = np.array([1.5, -2.0], np.float32)
+    mul = x * np.array([1, 2], np.float32)
+    np.savez(tmp_path / "io.npz", x=x, sub=mul - (mul + np.array([3, 4], np.float32)), mul=mul)
+    ran = subprocess.run([FXCC, "check", str(tmp_path / "m.fx"), f"--against={tmp_path}/io.npz"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
