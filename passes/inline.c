@@ -5,7 +5,7 @@
 #include "passes/passes.h"
 
 /* Bodies that call bodies twice grow as powers of two. */
-enum { MAX_NODES = 50 * 1000 * 1000 };
+enum { MAX_NODES = 20 * 1000 * 1000 };
 
 /* A module whose body was inlined before: its attributes are moved once. */
 typedef struct moved {

@@ -339,6 +339,32 @@ START_TEST(nested_results)
 }
 END_TEST
 
+/* A short text that stands for 2^40 nodes, or for a deep pile, is refused; not copied, inlined or checked. */
+START_TEST(nested_texts_are_limited)
+{
+    for (int times = 1; times <= 2; times++) {
+        fx_text t;
+        fx_graph *g = NULL;
+        fx_text_init(&t, fx_context_arena(ctx));
+        fx_puts(&t, "graph \"m\" captured\n");
+        int levels = times == 1 ? 20000 : 45;
+        for (int i = 0; i < levels; i++) {
+            fx_printf(&t, "subgraph %d \"s\" captured {\n", i);
+            for (int k = 0; k < times && i; k++)
+                fx_printf(&t, "module m%d : torch.nn.Module body %d\n", k, i - 1);
+            fx_puts(&t, "%x = placeholder[x]\noutput(%x)\n}\n");
+        }
+        fx_printf(&t, "module m : torch.nn.Module body %d\n", levels - 1);
+        fx_puts(&t, "%x = placeholder[x]\n%y = call_module[m](%x)\noutput(%y)\n");
+        ck_assert_int_eq(fx_graph_parse(ctx, "t.fx", t.data, t.size, &g), FX_OK);
+        ck_assert_int_eq(fx_graph_complete(g), FX_ERR_FORMAT);
+        ck_assert_msg(strstr(rg_message(ctx), "graphs within graphs") != NULL, "%s", rg_message(ctx));
+        fx_context_free(ctx);
+        ctx = fx_context_create();
+    }
+}
+END_TEST
+
 /* ---- extract ------------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(extract)
@@ -556,6 +582,7 @@ int main(void)
     tcase_add_test(t, draws_keep_their_order);
     tcase_add_test(t, modules_go_along);
     tcase_add_test(t, nested_results);
+    tcase_add_test(t, nested_texts_are_limited);
     tcase_add_test(t, extract);
     tcase_add_loop_test(t, extract_random, 0, 20);
     tcase_add_test(t, minimize);
