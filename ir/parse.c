@@ -284,7 +284,10 @@ static fx_status parse_text(fx_parser *p)
                 p->g = fx_graph_new(p->ctx, "");
         } else if (inside && fx_lex_accept(lx, "}")) {
             inside = false;
-            FX_PUSH(p->tmp, p->subgraphs, p->n_subgraphs, p->cap_subgraphs) = p->g;
+            FX_PUSH(p->tmp, p->subgraphs, p->n_subgraphs, p->cap_subgraphs) =
+                (fx_subgraph){p->g, p->sub_depth + 1, p->sub_nodes + p->g->n_nodes};
+            p->sub_depth = 0;
+            p->sub_nodes = 0;
             p->g = whole;
             p->entry = whole_entry;
             fx_lex_line_end(lx);

@@ -12,6 +12,13 @@ typedef struct fx_shared {
     enum { FX_SHARED_EMPTY, FX_SHARED_VALUES, FX_SHARED_HASHES } has; /* what the text says of those that are not empty */
 } fx_shared;
 
+/* A subgraph that was read. */
+typedef struct fx_subgraph {
+    fx_graph *g;
+    int depth;    /* levels of subgraphs, itself included */
+    size_t nodes; /* with those of its subgraphs, as often as they are named: what copying makes of it */
+} fx_subgraph;
+
 typedef struct fx_parser {
     fx_lexer lx;
     fx_context *ctx;
@@ -21,7 +28,9 @@ typedef struct fx_parser {
     const char *entry;                                /* what nodes say when they say nothing */
     fx_node **operands; size_t n_operands, cap_operands; /* of the node being read */
     fx_shared *shared; size_t n_shared, cap_shared;   /* by number */
-    fx_graph **subgraphs; size_t n_subgraphs, cap_subgraphs; /* by number */
+    fx_subgraph *subgraphs; size_t n_subgraphs, cap_subgraphs; /* by number */
+    int sub_depth;                                    /* of the subgraphs that p->g has named so far */
+    size_t sub_nodes;
 } fx_parser;
 
 /* A growing list of pointers: items of a sequence, keys of a dict. */

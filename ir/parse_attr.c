@@ -190,7 +190,7 @@ static fx_status shared_storage(fx_parser *p, const attr_line *a, size_t bytes, 
         memcpy(st->data, old->data, old->nbytes);
     if (old) {
         for (size_t i = 0; i < p->n_subgraphs; i++)
-            fx_attr_rehang(p->subgraphs[i], old, st);
+            fx_attr_rehang(p->subgraphs[i].g, old, st);
         fx_attr_rehang(p->g, old, st);
         fx_attr_rehang(p->whole, old, st);
     }

@@ -301,7 +301,18 @@ fx_status fx_parse_subgraph_number(fx_parser *p, fx_graph **out)
         *lx = before;
         return fx_lex_error(lx, "there is no subgraph %lld before this line", (long long)i);
     }
-    *out = p->subgraphs[i];
+    /* Copies and walks take a frame for each level, and each use of a subgraph may become one of its own. */
+    enum { MOST_NODES = 1 << 24 };
+    const fx_subgraph *s = &p->subgraphs[i];
+    p->sub_depth = s->depth > p->sub_depth ? s->depth : p->sub_depth;
+    p->sub_nodes += s->nodes;
+    if (p->sub_depth >= FX_LEX_DEPTH || p->sub_nodes > MOST_NODES) {
+        *lx = before;
+        if (p->sub_depth >= FX_LEX_DEPTH)
+            return fx_lex_error(lx, "subgraph %lld is nested %d deep", (long long)i, p->sub_depth);
+        return fx_lex_error(lx, "subgraph %lld is named too often", (long long)i);
+    }
+    *out = s->g;
     return FX_OK;
 }
 

@@ -289,18 +289,31 @@ START_TEST(a_graph_in_itself_ends)
 }
 END_TEST
 
-/* A chain of subgraphs longer than any stack of calls. */
-START_TEST(nesting_of_subgraphs_is_no_recursion)
+/* A chain of subgraphs longer than any stack of calls prints; it is not read, nor are subgraphs that would unfold to more than memory. */
+START_TEST(nesting_of_subgraphs_is_limited)
 {
     fx_graph *g = NULL, *again;
     for (int i = 0; i < 20000; i++) {
+        if (i == 100) {
+            const char *deep = printed(g);
+            ck_assert_int_eq(fx_graph_parse(ctx, "t", deep, strlen(deep), &again), FX_OK);
+            ck_assert_str_eq(printed(again), deep);
+        }
         const fx_arg *inner = g ? fx_arg_graph(ctx, g) : fx_arg_none(ctx);
         g = fx_graph_new(ctx, "g");
         fx_node_new(g, FX_CALL_FUNCTION, "f", fx_arg_seq(ctx, FX_ARG_TUPLE, 1, &inner), NULL, 0, NULL, NULL);
     }
     const char *text = printed(g);
-    ck_assert_int_eq(fx_graph_parse(ctx, "t", text, strlen(text), &again), FX_OK);
-    ck_assert_str_eq(printed(again), text);
+    ck_assert_int_eq(fx_graph_parse(ctx, "t", text, strlen(text), &again), FX_ERR_FORMAT);
+    ck_assert_ptr_nonnull(strstr(first_message(), "subgraph 99 is nested 100 deep"));
+    fx_text t;
+    fx_text_init(&t, fx_context_arena(ctx));
+    fx_puts(&t, "graph g\n");
+    for (int i = 0; i < 60; i++)
+        fx_printf(&t, i ? "subgraph %d g {\n%%x = call_function[f](graph(%d), graph(%d))\n}\n" : "subgraph %d g {\n%%x = placeholder[x]\n}\n", i, i - 1, i - 1);
+    fx_diag_clear(ctx);
+    ck_assert_int_eq(fx_graph_parse(ctx, "t", t.data, t.size, &again), FX_ERR_FORMAT);
+    ck_assert_ptr_nonnull(strstr(first_message(), "is named too often"));
 }
 END_TEST
 
@@ -502,7 +515,7 @@ int main(void)
     tcase_add_test(t, mistakes_are_told_together);
     tcase_add_test(t, subgraphs_settings_and_notes_are_read);
     tcase_add_test(t, a_graph_in_itself_ends);
-    tcase_add_test(t, nesting_of_subgraphs_is_no_recursion);
+    tcase_add_test(t, nesting_of_subgraphs_is_limited);
     tcase_add_test(t, no_bytes_harm_the_parser);
     tcase_add_test(t, deep_nesting_is_refused);
     tcase_add_test(t, running_out_of_memory_is_an_error);
