@@ -147,6 +147,32 @@ static bool python(fx_lg *l)
     return l->status != FX_OK || v;
 }
 
+/* x.size(), x.size(i) and x.shape of a tensor some of whose sizes are symbols: those are asked for when the graph runs. */
+static bool dynamic_size(fx_lg *l)
+{
+    fx_node *at = l->at;
+    const fx_arg *x = at->args->n ? at->args->items[0] : NULL, *items[FX_MAX_RANK], *dim = at->args->n == 2 ? at->args->items[1] : NULL;
+    const fx_type *t = x ? fx_lg_type(l, x) : NULL;
+    bool shape = dim && dim->kind == FX_ARG_STR && strcmp(at->target, "builtins.getattr") == 0 && strcmp(dim->s, "shape") == 0;
+    bool size = at->opcode == FX_CALL_METHOD && strcmp(at->target, "size") == 0;
+    if (!t || fx_type_is_static(t) || (!shape && !size))
+        return false;
+    if (size && at->kwargs->n == 1 && strcmp(at->kwargs->keys[0], "dim") == 0)
+        dim = at->kwargs->items[0];
+    int64_t only = size && dim && dim->kind == FX_ARG_INT ? dim->i < 0 ? dim->i + t->rank : dim->i : -1;
+    if (size && dim && (only < 0 || only >= t->rank)) {
+        fx_lg_refuse(l, "expected a dim of a tensor of rank %d", t->rank);
+        return true;
+    }
+    for (int i = 0; i < t->rank; i++) {
+        items[i] = fx_lg_int(l, t->dims[i].value);
+        if (t->dims[i].sym && (only < 0 || only == i))
+            items[i] = FX_LG_EMIT(l, fx_arena_printf(l->scratch, "%d", i), FX_OP_sym_size_int, x, fx_lg_int(l, i));
+    }
+    fx_lg_same(l, only >= 0 ? items[only] : fx_arg_seq(l->ctx, FX_ARG_TUPLE, t->rank, items));
+    return true;
+}
+
 /* torch.cat(x.chunk(2)): a node of several results as a list. */
 static void spread_tuples(fx_lg *l)
 {
@@ -182,7 +208,7 @@ static void call(fx_lg *l)
     fx_call_args v = {0};
     if (!has_name(at, "getitem") && !has_name(at, "len"))
         spread_tuples(l);
-    if (l->status != FX_OK || python(l))
+    if (l->status != FX_OK || dynamic_size(l) || python(l))
         return;
     l->row = fx_lg_find_call(l->run, at);
     if (l->row) {

@@ -168,6 +168,21 @@ START_TEST(nested_outputs_keep_their_tree)
 }
 END_TEST
 
+/* Sizes that are symbols are asked for when the graph runs; the others are numbers. */
+START_TEST(dynamic_sizes)
+{
+    char *text = unit_text(legal("graph \"net\" captured\nsymbol s0 in [1, 64]\n\n%x : f32[s0, 3, 4] = placeholder[x]\n%a = call_method[size](%x, 0)\n"
+                                 "%s = call_function[builtins.getattr](%x, \"shape\")\n%c = call_function[_operator.getitem](%s, 1)\n"
+                                 "%d = call_function[_operator.getitem](%s, 2)\n%p = call_function[operator.mul](%c, %d)\n"
+                                 "%y = call_method[view](%x, %a, %p)\noutput(%y)\n"));
+    const char *const lines[] = {"%a_0 : int(s0) = call_function[aten.sym_size.int](%x, 0)",
+                                 "%y : f32[s0, 12] = call_function[aten.view.default](%x, [%a_0, 12])"};
+    for (int i = 0; i < 2; i++)
+        ck_assert_msg(strstr(text, lines[i]), "expected %s in\n%s", lines[i], text);
+    free(text);
+}
+END_TEST
+
 static const char modules[] =
     "graph \"net\" captured\n"
     "module features.conv : torch.nn.Conv2d(in_channels=3, out_channels=2, kernel_size=3, padding=\"same\")\n"
@@ -346,6 +361,7 @@ static void add(TCase *t)
     tcase_add_test(t, every_row_is_whole);
     tcase_add_loop_test(t, calls_become_rows, 0, sizeof cases / sizeof *cases);
     tcase_add_test(t, nested_outputs_keep_their_tree);
+    tcase_add_test(t, dynamic_sizes);
     tcase_add_test(t, modules_become_calls_with_their_tensors);
     tcase_add_loop_test(t, what_cannot_be_taken_is_named, 0, sizeof refused / sizeof *refused);
     tcase_add_test(t, settings_nobody_reads_are_refused);
