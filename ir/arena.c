@@ -22,23 +22,31 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
-enum { ALIGN = 16, FIRST_CHUNK = 4096, LAST_CHUNK = 1 << 20 };
+enum { ALIGN = 16, FIRST_CHUNK = 4096, LAST_CHUNK = 1 << 16 };
 
 typedef struct chunk {
     struct chunk *next;
     size_t size; /* of the data behind this header */
 } chunk;
 
+/* A piece that can be given back alone. */
+typedef struct block {
+    struct block *prev, *next;
+    size_t size;
+    size_t unused; /* what is behind this header is aligned */
+} block;
+
 struct fx_arena {
     fx_context *ctx;
     fx_arena *prev, *next;
     chunk *chunks;
+    block *blocks;
     char *at, *end; /* free part of the chunk in use */
     size_t chunk_size; /* of the next chunk */
     size_t bytes;
 };
 
-_Static_assert(sizeof(chunk) % ALIGN == 0, "the data behind a chunk's header must be aligned");
+_Static_assert(sizeof(chunk) % ALIGN == 0 && sizeof(block) % ALIGN == 0, "the data behind a header must be aligned");
 
 static void *system_alloc(void *user, size_t size)
 {
@@ -190,6 +198,8 @@ void fx_arena_reset(fx_arena *arena)
         ASAN_UNPOISON_MEMORY_REGION(c + 1, c->size);
         ctx->dealloc(ctx->user, c);
     }
+    while (arena->blocks)
+        fx_arena_unblock(arena, arena->blocks + 1);
     arena->chunks = NULL;
     arena->at = arena->end = NULL;
     arena->chunk_size = FIRST_CHUNK;
@@ -252,6 +262,38 @@ void *fx_arena_alloc(fx_arena *arena, size_t size)
     }
     ASAN_UNPOISON_MEMORY_REGION(p, size);
     return p;
+}
+
+void *fx_arena_block(fx_arena *arena, size_t count, size_t size)
+{
+    fx_context *ctx = arena->ctx;
+    if (count > (PTRDIFF_MAX - 4096) / size)
+        fx_out_of_memory(ctx);
+    block *b = ctx->alloc(ctx->user, sizeof *b + count * size);
+    if (!b)
+        fx_out_of_memory(ctx);
+    b->size = count * size;
+    b->next = arena->blocks;
+    if (b->next)
+        b->next->prev = b;
+    arena->blocks = b;
+    arena->bytes += sizeof *b + b->size;
+    return b + 1;
+}
+
+void fx_arena_unblock(fx_arena *arena, void *p)
+{
+    if (!p)
+        return;
+    block *b = (block *)p - 1;
+    if (b->prev)
+        b->prev->next = b->next;
+    else
+        arena->blocks = b->next;
+    if (b->next)
+        b->next->prev = b->prev;
+    arena->bytes -= sizeof *b + b->size;
+    arena->ctx->dealloc(arena->ctx->user, b);
 }
 
 void *fx_arena_array(fx_arena *arena, size_t count, size_t size)

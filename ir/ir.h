@@ -27,6 +27,9 @@ void fx_arena_reset(fx_arena *arena);        /* frees what is in it; the arena s
 void *fx_arena_alloc(fx_arena *arena, size_t size);             /* zeroed, 16-byte aligned, never NULL */
 void *fx_arena_array(fx_arena *arena, size_t count, size_t size); /* the same, overflow checked */
 void *fx_arena_dup(fx_arena *arena, const void *data, size_t size);
+/* The same as fx_arena_array, but it can be given back before the arena goes: tables that grow. NULL is allowed. */
+void *fx_arena_block(fx_arena *arena, size_t count, size_t size);
+void fx_arena_unblock(fx_arena *arena, void *p);
 char *fx_arena_printf(fx_arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 char *fx_arena_vprintf(fx_arena *arena, const char *fmt, va_list ap);
 size_t fx_arena_bytes(const fx_arena *arena);                    /* bytes taken from the system */
@@ -64,7 +67,7 @@ typedef struct fx_map {
 void *fx_map_get(const fx_map *m, const void *key);                     /* NULL when absent */
 void fx_map_put(fx_arena *arena, fx_map *m, const void *key, void *value); /* key not NULL; replaces */
 void fx_map_remove(fx_map *m, const void *key);
-/* A copy of what the map holds, and going back to it: the map's own memory must still be there. */
+/* A copy of what the map holds, and going back to it (the map, not a copy of its struct), which allocates nothing. */
 const void *fx_map_save(fx_arena *arena, const fx_map *m);
 void fx_map_restore(fx_map *m, const void *saved);
 /* Room for so many more: the next puts of new keys cannot run out of memory. */

@@ -1,6 +1,8 @@
 /* ir/map.c: hash tables: a map between pointers, and the sets behind interning. Open addressing, linear probing, at
- * most half full.
+ * most three quarters full. Large tables are blocks of their arena, given back when they grow.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
 #include "ir/context.h"
 
 struct fx_map_slot {
@@ -22,17 +24,37 @@ void *fx_map_get(const fx_map *m, const void *key)
     return m->cap && key ? m->slots[map_place(m, key)].value : NULL;
 }
 
+/* Tables of fewer slots come from the arena's common memory: most maps stay small. */
+enum { LARGE = 128 };
+
+static void *new_table(fx_arena *arena, size_t cap, size_t slot)
+{
+    return cap < LARGE ? fx_arena_array(arena, cap, slot) : fx_arena_block(arena, cap, slot);
+}
+
+static void drop_table(fx_arena *arena, void *slots, size_t cap)
+{
+    if (cap >= LARGE)
+        fx_arena_unblock(arena, slots);
+}
+
+static bool is_full(size_t n, size_t cap)
+{
+    return n > cap / 4 * 3;
+}
+
 void fx_map_reserve(fx_arena *arena, fx_map *m, size_t more)
 {
-    if (2 * (m->n + more) <= m->cap)
+    if (!is_full(m->n + more, m->cap))
         return;
     fx_map big = {.cap = m->cap ? 2 * m->cap : 16, .n = m->n};
-    while (2 * (m->n + more) > big.cap)
+    while (is_full(m->n + more, big.cap))
         big.cap *= 2;
-    big.slots = FX_NEW_ARRAY(arena, struct fx_map_slot, big.cap);
+    big.slots = new_table(arena, big.cap, sizeof *big.slots);
     for (size_t i = 0; i < m->cap; i++)
         if (m->slots[i].key)
             big.slots[map_place(&big, m->slots[i].key)] = m->slots[i];
+    drop_table(arena, m->slots, m->cap);
     *m = big;
 }
 
@@ -52,8 +74,10 @@ void fx_map_put(fx_arena *arena, fx_map *m, const void *key, void *value)
 void fx_map_copy(fx_arena *arena, fx_map *to, const fx_map *from)
 {
     *to = *from;
-    if (from->cap)
-        to->slots = fx_arena_dup(arena, from->slots, from->cap * sizeof *from->slots);
+    if (!from->cap)
+        return;
+    to->slots = new_table(arena, from->cap, sizeof *from->slots);
+    memcpy(to->slots, from->slots, from->cap * sizeof *from->slots);
 }
 
 /* Takes key out and moves back those behind it that could not be found over the gap. */
@@ -93,9 +117,12 @@ const void *fx_map_save(fx_arena *arena, const fx_map *m)
 void fx_map_restore(fx_map *m, const void *saved)
 {
     const saved_map *s = saved;
-    *m = s->head;
-    for (size_t i = 0; i < m->cap; i++)
-        m->slots[i] = s->slots[i];
+    if (m->cap)
+        memset(m->slots, 0, m->cap * sizeof *m->slots);
+    m->n = s->head.n;
+    for (size_t i = 0; i < s->head.cap; i++) /* the table is no smaller than it was */
+        if (s->slots[i].key)
+            m->slots[map_place(m, s->slots[i].key)] = s->slots[i];
 }
 
 struct fx_set_slot {
@@ -124,12 +151,13 @@ static void set_put(fx_set *s, uint64_t hash, void *entry)
 
 void fx_set_add(fx_arena *arena, fx_set *s, uint64_t hash, void *entry)
 {
-    if (2 * (s->n + 1) > s->cap) {
+    if (is_full(s->n + 1, s->cap)) {
         fx_set big = {.cap = s->cap ? 2 * s->cap : 64, .n = s->n};
-        big.slots = FX_NEW_ARRAY(arena, struct fx_set_slot, big.cap);
+        big.slots = new_table(arena, big.cap, sizeof *big.slots);
         for (size_t i = 0; i < s->cap; i++)
             if (s->slots[i].entry)
                 set_put(&big, s->slots[i].hash, s->slots[i].entry);
+        drop_table(arena, s->slots, s->cap);
         *s = big;
     }
     set_put(s, hash, entry);

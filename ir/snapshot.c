@@ -90,6 +90,12 @@ void fx_snapshot_restore(const fx_snapshot *s)
 {
     fx_graph *g = s->graph;
     uint32_t n_ids = g->n_ids; /* ids are not given twice */
+    /* The tables of maps are those of now: older ones were given back. */
+    fx_map *const maps[] = {&g->by_name, &g->name_counts, &g->attrs_by_path, &g->modules_by_path, &g->attr_counts, &g->attrs_by_storage};
+    enum { MAPS = sizeof maps / sizeof *maps };
+    fx_map now[MAPS];
+    for (int i = 0; i < MAPS; i++)
+        now[i] = *maps[i];
     FX_FOR_NODES(g, n) { /* those that were there before are brought back below */
         n->erased = true;
         n->n_operands = n->n_uses = 0;
@@ -103,6 +109,8 @@ void fx_snapshot_restore(const fx_snapshot *s)
         }
     }
     g->n_ids = n_ids;
+    for (int i = 0; i < MAPS; i++)
+        *maps[i] = now[i];
     fx_map_restore(&g->by_name, s->by_name);
     fx_map_restore(&g->name_counts, s->name_counts);
     fx_map_restore(&g->attrs_by_path, s->attrs_by_path);
