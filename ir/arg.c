@@ -53,7 +53,22 @@ const fx_arg *fx_arg_none(fx_context *ctx)
 
 const fx_arg *fx_arg_operand(fx_context *ctx, int index)
 {
-    return intern_arg(ctx, (fx_arg){.kind = FX_ARG_NODE, .i = index});
+    if (index >= 0 && index < FX_CACHED && ctx->operands[index])
+        return ctx->operands[index];
+    const fx_arg *a = intern_arg(ctx, (fx_arg){.kind = FX_ARG_NODE, .i = index});
+    if (index >= 0 && index < FX_CACHED)
+        ctx->operands[index] = a;
+    return a;
+}
+
+const fx_arg *fx_arg_operand_tuple(fx_context *ctx, int n)
+{
+    const fx_arg *items[FX_CACHED] = {0};
+    for (int i = 0; i < n && !ctx->operand_tuples[n]; i++)
+        items[i] = fx_arg_operand(ctx, i);
+    if (!ctx->operand_tuples[n])
+        ctx->operand_tuples[n] = fx_arg_seq(ctx, FX_ARG_TUPLE, n, items);
+    return ctx->operand_tuples[n];
 }
 
 const fx_arg *fx_arg_bool(fx_context *ctx, bool v)

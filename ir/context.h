@@ -79,8 +79,8 @@ typedef struct fx_name {
     const char *name, *base;
     uintptr_t num;
 } fx_name;
-/* given: the name wished for, else made from the interned target. keep: a builtin's name is kept (a file's), as long as it is no keyword. */
-fx_name fx_name_make(fx_graph *g, fx_opcode opcode, const char *target, const char *given, bool keep);
+/* given: the name wished for, else made from the interned target (info: of a call_function's target). keep: a builtin's name is kept (a file's), as long as it is no keyword. */
+fx_name fx_name_make(fx_graph *g, fx_opcode opcode, const char *target, fx_target_info *info, const char *given, bool keep);
 void fx_name_take(fx_graph *g, const fx_name *name, fx_node *n);
 
 /* fx_node_new; keep as in fx_name_make. */
@@ -93,6 +93,15 @@ fx_node *fx_node_clone(fx_graph *g, const fx_node *n, fx_node *const *operands, 
 /* Notes, also of modules. */
 fx_status fx_meta_set(fx_context *ctx, fx_arena *arena, const fx_loc *loc, fx_meta **list, const char *key, const fx_value *v);
 const fx_arg *fx_meta_get(const fx_meta *list, const char *key); /* NULL when absent */
+
+enum { FX_CACHED = 16 };
+
+/* The target interned, and what it says when it is a function's (NULL: not asked for). */
+const char *fx_target_intern(fx_context *ctx, const char *target, fx_target_info **info);
+/* The tuple of the operands 0 to n - 1, n < FX_CACHED: what most calls have. */
+const fx_arg *fx_arg_operand_tuple(fx_context *ctx, int n);
+/* As fx_intern_n; *fresh: there was no such string before. */
+const char *fx_intern_fresh(fx_context *ctx, const char *text, size_t n, bool *fresh);
 
 struct fx_context {
     void *(*alloc)(void *user, size_t size); /* zeroed */
@@ -115,6 +124,11 @@ struct fx_context {
     fx_map targets, methods; /* interned target -> fx_target_info */
     fx_map classes;   /* interned class name -> fx_class, fx_classes[0] for none */
     const fx_arg *empty_tuple, *empty_dict; /* of most nodes */
+    const fx_arg *operands[FX_CACHED], *operand_tuples[FX_CACHED]; /* %0, %1, ...; (), (%0,), (%0, %1), ... once asked for */
+    struct {
+        const char *text, *interned;
+        fx_target_info *info;
+    } recent[FX_CACHED]; /* targets by the address a caller gave them at, which may hold another text next time */
 };
 
 #endif

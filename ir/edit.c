@@ -470,7 +470,7 @@ static fx_status set_name(void *arg)
         return fx_fail(g->ctx, FX_ERR_ARGUMENT, &n->loc, "the new name is NULL");
     if (strcmp(r->a, n->name) == 0)
         return FX_OK;
-    fx_name made = fx_name_make(g, n->opcode, n->target, r->a, false);
+    fx_name made = fx_name_make(g, n->opcode, n->target, NULL, r->a, false);
     fx_map_remove(&g->by_name, n->name);
     fx_name_take(g, &made, n);
     return FX_OK;

@@ -80,9 +80,12 @@ static void make_plan(fx_graph *g, const fx_arg *args, const fx_arg *kwargs, int
     p->args = args ? args : ctx->empty_tuple;
     p->kwargs = kwargs ? kwargs : ctx->empty_dict;
     walk w = {.ctx = ctx, .in_order = true, .from = operands, .n_from = n_operands};
-    fx_arg_operands(p->args, count_operand, &w);
-    if (p->kwargs->n)
+    if (n_operands < FX_CACHED && p->args == ctx->operand_tuples[n_operands] && !p->kwargs->n) {
+        w.n = n_operands;
+    } else {
+        fx_arg_operands(p->args, count_operand, &w);
         fx_arg_operands(p->kwargs, count_operand, &w);
+    }
     p->count = (int)w.n;
     /* Taken aside: `operands` may be read from the very array that is overwritten later. */
     p->defs = w.to = p->count <= 16 ? p->small : FX_NEW_ARRAY(g->arena, fx_node *, p->count);
@@ -197,15 +200,15 @@ fx_node *fx_node_make(fx_graph *g, fx_opcode opcode, const char *target, const f
                       fx_node *const *operands, const char *name, bool keep)
 {
     plan p;
-    target = fx_intern(g->ctx, target);
-    const fx_op *op = opcode == FX_CALL_FUNCTION ? fx_target_lookup(g->ctx, target)->op : NULL;
+    fx_target_info *info = NULL;
+    target = fx_target_intern(g->ctx, target, opcode == FX_CALL_FUNCTION ? &info : NULL);
     make_plan(g, args, kwargs, n_operands, operands, &p);
     fx_node *n = allocate(g, p.count);
-    fx_name made = fx_name_make(g, opcode, target, name, keep);
+    fx_name made = fx_name_make(g, opcode, target, info, name, keep);
     n->graph = g;
     n->opcode = (uint8_t)opcode;
     n->target = target;
-    n->op = op;
+    n->op = info ? info->op : NULL;
     n->loc.file = g->file;
     fx_name_take(g, &made, n);
     carry_out(n, &p, p.count ? (fx_use *)(n + 1) : NULL);
@@ -333,7 +336,8 @@ static fx_node *duplicate(fx_graph *c, const fx_node *n, fx_node *const *by_id)
     fx_node *m = allocate(c, n->n_operands);
     fx_use *uses = n->n_operands ? (fx_use *)(m + 1) : NULL;
     *m = (fx_node){.graph = c, .opcode = n->opcode, .name = n->name, .target = n->target, .op = n->op, .type = n->type, .loc = n->loc};
-    m->args = fx_arg_map(c->ctx, n->args, copy_subgraph, c->ctx);
+    bool plain = n->n_operands < FX_CACHED && n->args == c->ctx->operand_tuples[n->n_operands];
+    m->args = plain ? n->args : fx_arg_map(c->ctx, n->args, copy_subgraph, c->ctx);
     m->kwargs = n->kwargs->n ? fx_arg_map(c->ctx, n->kwargs, copy_subgraph, c->ctx) : n->kwargs;
     m->meta = fx_meta_copy(c, n->meta);
     m->operands = uses;

@@ -354,20 +354,20 @@ typedef struct fx_use {
 } fx_use;
 
 struct fx_node {
-    fx_graph *graph;
+    fx_graph *graph;                /* what walks and checks look at comes first: one line of the cache */
     uint32_t id;                    /* dense from 0, never reused: index of side arrays */
     uint8_t opcode;                 /* fx_opcode (graph.h) */
     bool erased;
     int n_operands, n_uses;
     uint32_t mark;                  /* fx_graph_mark: met in this walk */
+    fx_node *next, *prev;
     const char *name;               /* unique in the graph */
-    const char *target;             /* as written: "aten.relu.default", "layer1.0.weight" (get_attr), input's name */
     const fx_op *op;                /* call_function whose target is a row of op.def, else NULL */
-    const fx_arg *args;             /* a TUPLE */
-    const fx_arg *kwargs;           /* a DICT */
     fx_use *operands;               /* one for each FX_ARG_NODE number in args and kwargs, in order of first appearance */
     fx_use *first_use, *last_use;
-    fx_node *prev, *next;
+    const char *target;             /* as written: "aten.relu.default", "layer1.0.weight" (get_attr), input's name */
+    const fx_arg *args;             /* a TUPLE */
+    const fx_arg *kwargs;           /* a DICT */
     const fx_type *type;            /* NULL when unknown */
     fx_loc loc;                     /* loc.node is name */
     fx_meta *meta;                  /* users' notes, NULL mostly */

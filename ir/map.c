@@ -10,10 +10,15 @@ struct fx_map_slot {
     void *value;
 };
 
+static size_t home(const void *key)
+{
+    return (size_t)fx_mix_ptr(0, key);
+}
+
 /* Where key is or would go; the table is never full. */
 static size_t map_place(const fx_map *m, const void *key)
 {
-    size_t mask = m->cap - 1, i = fx_mix_ptr(0, key) & mask;
+    size_t mask = m->cap - 1, i = home(key) & mask;
     while (m->slots[i].key && m->slots[i].key != key)
         i = (i + 1) & mask;
     return i;
@@ -89,8 +94,8 @@ void fx_map_remove(fx_map *m, const void *key)
     if (!m->slots[hole].key)
         return;
     for (size_t i = (hole + 1) & mask; m->slots[i].key; i = (i + 1) & mask) {
-        size_t home = fx_mix_ptr(0, m->slots[i].key) & mask;
-        if (((i - home) & mask) >= ((i - hole) & mask)) {
+        size_t from = home(m->slots[i].key) & mask;
+        if (((i - from) & mask) >= ((i - hole) & mask)) {
             m->slots[hole] = m->slots[i];
             hole = i;
         }

@@ -20,7 +20,10 @@ bool fx_is_python_keyword(const char *name)
         "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else",
         "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise",
         "return", "try", "while", "with", "yield"};
-    return IN_SORTED(name, keywords);
+    const char *end = name; /* they are of letters alone */
+    while ((*end >= 'a' && *end <= 'z') || (*end >= 'A' && *end <= 'Z'))
+        end++;
+    return *end == '\0' && IN_SORTED(name, keywords);
 }
 
 /* What a node's name would hide in the code that FX prints: keywords, Python's builtins, and what that code imports. */
@@ -130,10 +133,11 @@ static const char *candidate(fx_context *ctx, fx_opcode opcode, const char *targ
 /* ---- unique names --------------------------------------------------------------------------------------------------------- */
 
 /* "base_num", interned. The most common formatting there is, so not by printf. */
-static const char *numbered_name(fx_context *ctx, const char *base, uintptr_t num)
+static const char *numbered_name(fx_context *ctx, const char *base, uintptr_t num, bool *fresh)
 {
     char buf[256], *p = buf + sizeof buf;
     size_t n = strlen(base);
+    *fresh = false;
     if (n > sizeof buf - 24)
         return fx_intern_f(ctx, "%s_%zu", base, (size_t)num);
     do
@@ -142,7 +146,7 @@ static const char *numbered_name(fx_context *ctx, const char *base, uintptr_t nu
     *--p = '_';
     p -= n;
     memcpy(p, base, n);
-    return fx_intern_n(ctx, p, (size_t)(buf + sizeof buf - p));
+    return fx_intern_fresh(ctx, p, (size_t)(buf + sizeof buf - p), fresh);
 }
 
 /* FX's create_name: the candidate (an interned identifier) if it is free, else its base with the next number. A number of more than
@@ -163,13 +167,14 @@ static fx_name unique(fx_graph *g, const char *name, bool reserved)
         taken = taken || reserved;
     }
     while (taken) {
-        name = numbered_name(g->ctx, base, ++num);
-        taken = fx_map_get(&g->by_name, name) != NULL;
+        bool fresh; /* a string nobody had before is no node's name */
+        name = numbered_name(g->ctx, base, ++num, &fresh);
+        taken = !fresh && fx_map_get(&g->by_name, name) != NULL;
     }
     return (fx_name){name, base, num};
 }
 
-fx_name fx_name_make(fx_graph *g, fx_opcode opcode, const char *target, const char *given, bool keep)
+fx_name fx_name_make(fx_graph *g, fx_opcode opcode, const char *target, fx_target_info *info, const char *given, bool keep)
 {
     const char *name;
     bool reserved;
@@ -180,7 +185,6 @@ fx_name fx_name_make(fx_graph *g, fx_opcode opcode, const char *target, const ch
         name = candidate(g->ctx, opcode, target);
         reserved = is_reserved(name);
     } else {
-        fx_target_info *info = fx_target_lookup(g->ctx, target);
         if (!info->base) {
             info->base = candidate(g->ctx, FX_CALL_FUNCTION, target);
             info->reserved = is_reserved(info->base);

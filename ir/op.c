@@ -140,6 +140,23 @@ fx_target_info *fx_target_lookup(fx_context *ctx, const char *interned)
     return t;
 }
 
+const char *fx_target_intern(fx_context *ctx, const char *target, fx_target_info **info)
+{
+    size_t i = (uintptr_t)target / 8 % FX_CACHED;
+    const char *interned = ctx->recent[i].interned;
+    if (ctx->recent[i].text != target || strcmp(interned, target) != 0) {
+        interned = fx_intern(ctx, target);
+        ctx->recent[i].text = target;
+        ctx->recent[i].interned = interned;
+        ctx->recent[i].info = NULL;
+    }
+    if (info && !ctx->recent[i].info)
+        ctx->recent[i].info = fx_target_lookup(ctx, interned);
+    if (info)
+        *info = ctx->recent[i].info;
+    return interned;
+}
+
 fx_target_info *fx_method_lookup(fx_context *ctx, const char *interned)
 {
     fx_target_info *t = fx_map_get(&ctx->methods, interned);

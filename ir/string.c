@@ -36,10 +36,17 @@ static uint64_t hash_text(const char *text, size_t n)
 
 const char *fx_intern_n(fx_context *ctx, const char *text, size_t n)
 {
+    bool fresh;
     const char *nul = n ? memchr(text, '\0', n) : NULL;
-    piece key = {text, nul ? (size_t)(nul - text) : n};
+    return fx_intern_fresh(ctx, text, nul ? (size_t)(nul - text) : n, &fresh);
+}
+
+const char *fx_intern_fresh(fx_context *ctx, const char *text, size_t n, bool *fresh)
+{
+    piece key = {text, n};
     uint64_t hash = hash_text(key.text, key.n);
     char *s = fx_set_find(&ctx->strings, hash, same_text, &key);
+    *fresh = !s;
     if (!s) {
         s = fx_arena_alloc(ctx->arena, key.n + 1);
         if (key.n)
@@ -51,7 +58,8 @@ const char *fx_intern_n(fx_context *ctx, const char *text, size_t n)
 
 const char *fx_intern(fx_context *ctx, const char *text)
 {
-    return fx_intern_n(ctx, text, strlen(text));
+    bool fresh;
+    return fx_intern_fresh(ctx, text, strlen(text), &fresh);
 }
 
 const char *fx_interned(const fx_context *ctx, const char *text)

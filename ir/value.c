@@ -179,6 +179,18 @@ fx_status fx_values_add(fx_values *v, const fx_value *value, const fx_arg **out)
 
 fx_status fx_values_tuple(fx_values *v, int n, const fx_value *items, const fx_arg **out)
 {
+    /* Most calls: nodes only. */
+    bool plain = n >= 0 && n < FX_CACHED && items && v->n == 0 && v->graph;
+    for (int i = 0; plain && i < n; i++) {
+        const fx_node *def = items[i].kind == FX_ARG_NODE ? items[i].as.node : NULL;
+        plain = def && def->graph == v->graph && !def->erased;
+        v->small[i] = items[i].as.node;
+    }
+    if (plain) {
+        *out = fx_arg_operand_tuple(v->ctx, n);
+        v->n = (size_t)n;
+        return FX_OK;
+    }
     return convert_items(v, FX_ARG_TUPLE, n, NULL, items, 0, out);
 }
 

@@ -108,6 +108,12 @@ static bool in_uses(const fx_use *u)
     return (u->prev ? u->prev->next == u : u->def->first_use == u) && (u->next ? u->next->prev == u : u->def->last_use == u);
 }
 
+/* A call of nodes alone, as most are: nothing to look for in its arguments. */
+static bool is_plain(const fx_node *n)
+{
+    return n->n_operands < FX_CACHED && n->args == n->graph->ctx->operand_tuples[n->n_operands] && n->kwargs->n == 0;
+}
+
 static bool check_operands(fx_verifier *v, const fx_node *n)
 {
     int before = v->n_findings;
@@ -124,8 +130,13 @@ static bool check_operands(fx_verifier *v, const fx_node *n)
             if (n->kwargs->keys[i] == n->kwargs->keys[k])
                 fx_found(v, n, "the keyword '%s' is given twice", n->kwargs->keys[i]);
     numbering k = {.in_order = true, .worst = -1};
-    fx_arg_operands(n->args, number, &k);
-    fx_arg_operands(n->kwargs, number, &k);
+    if (is_plain(n)) {
+        k.next = n->n_operands;
+        k.worst = n->n_operands - 1;
+    } else {
+        fx_arg_operands(n->args, number, &k);
+        fx_arg_operands(n->kwargs, number, &k);
+    }
     if (k.worst >= n->n_operands)
         fx_found(v, n, "an argument names operand %lld, expected one of %d", (long long)k.worst, n->n_operands);
     else if (k.next != n->n_operands)
@@ -241,10 +252,10 @@ static fx_status verify(void *arg)
             v.status = FX_ERR_TYPE;
         FX_FOR_NODES(g, n) {
             fx_verify_stage(&v, n);
-            if (n->args->n)
-                fx_arg_map(v.ctx, n->args, verify_subgraph, &v);
-            if (n->kwargs->n)
-                fx_arg_map(v.ctx, n->kwargs, verify_subgraph, &v);
+            if (is_plain(n))
+                continue;
+            fx_arg_map(v.ctx, n->args, verify_subgraph, &v);
+            fx_arg_map(v.ctx, n->kwargs, verify_subgraph, &v);
         }
     }
     fx_arena_free(v.scratch);
