@@ -67,7 +67,7 @@ fx_status fx_python_tabular(fx_text *t, const fx_graph *g)
     }
     for (size_t i = 0; i < n; i++) {
         for (int c = 0; c < COLUMNS; c++) {
-            size_t w = width(rows[i][c]);
+            size_t w = width(rows[i][c]) + (i == 0 ? 2 : 0); /* tabulate's columns are wider than their heads */
             widths[c] = w > widths[c] ? w : widths[c];
         }
     }
