@@ -51,6 +51,46 @@ static fx_status add_node(fx_values *v, fx_node *n, const fx_arg **out)
     return FX_OK;
 }
 
+/* Graphs that graphs hold, as arguments or modules. */
+typedef struct reach {
+    fx_context *ctx;
+    fx_map seen;
+    fx_graph **todo;
+    size_t n, cap;
+} reach;
+
+static void go_to(reach *r, fx_graph *g)
+{
+    if (!g || fx_map_get(&r->seen, g))
+        return;
+    fx_map_put(r->ctx->arena, &r->seen, g, g);
+    FX_PUSH(r->ctx->arena, r->todo, r->n, r->cap) = g;
+}
+
+static const fx_arg *go_to_leaf(void *user, const fx_arg *leaf)
+{
+    if (leaf->kind == FX_ARG_GRAPH)
+        go_to(user, leaf->graph);
+    return leaf;
+}
+
+/* Whether target is in g, at any depth: nobody may hold himself. */
+static bool holds(fx_context *ctx, fx_graph *g, const fx_graph *target)
+{
+    reach r = {.ctx = ctx};
+    go_to(&r, g);
+    while (r.n > 0 && !fx_map_get(&r.seen, target)) {
+        const fx_graph *at = r.todo[--r.n];
+        FX_FOR_NODES(at, n) {
+            fx_arg_map(ctx, n->args, go_to_leaf, &r);
+            fx_arg_map(ctx, n->kwargs, go_to_leaf, &r);
+        }
+        for (const fx_module *m = at->root; m; m = fx_graph_next_module(at, m))
+            go_to(&r, m->body);
+    }
+    return fx_map_get(&r.seen, target) != NULL;
+}
+
 typedef struct reread {
     fx_values *v;
     const fx_node *of;
@@ -104,8 +144,10 @@ static fx_status leaf(fx_values *v, const fx_value *value, const fx_arg **out)
             return refuse(v, "a graph given as an argument is NULL");
         if (value->as.graph->ctx != ctx)
             return refuse(v, "a graph given as an argument belongs to another context");
-        if (value->as.graph == v->graph)
-            return refuse(v, "a graph cannot be an argument of its own nodes");
+        if (!v->graph)
+            return refuse(v, "a graph was given where only constants are kept");
+        if (holds(ctx, value->as.graph, v->graph))
+            return refuse(v, "a graph cannot be an argument of its own nodes, nor of those of a graph it holds");
         *out = fx_arg_graph(ctx, value->as.graph);
         return FX_OK;
     default: return fx_fail(ctx, FX_ERR_ARGUMENT, v->loc, "an argument's kind must be 0 to %d, got %d", FX_ARG_GRAPH, (int)value->kind);

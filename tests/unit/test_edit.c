@@ -252,6 +252,23 @@ START_TEST(bad_values_are_refused)
 }
 END_TEST
 
+START_TEST(graphs_hold_no_circles)
+{
+    fx_graph *b = fx_graph_create(ctx, "b"), *c = fx_graph_create(ctx, "c");
+    fx_value vb = fx_v_graph(b), vc = fx_v_graph(c), vg = fx_v_graph(g), deep = fx_v_tuple(1, &vg);
+    ck_assert_ptr_nonnull(fx_graph_call_function(g, "their.cond", 1, &vb));
+    ck_assert_ptr_nonnull(fx_graph_call_function(b, "their.cond", 1, &vc));
+    ck_assert_ptr_nonnull(fx_graph_call_function(g, "their.cond", 1, &vc)); /* twice, but no circle */
+    ck_assert_ptr_null(fx_graph_call_function(c, "their.cond", 1, &deep));
+    ck_assert_ptr_nonnull(strstr(unit_message(ctx), "a graph it holds"));
+    ck_assert_ptr_null(fx_graph_call_function(c, "their.cond", 1, &vb));
+    ck_assert_int_eq(fx_node_set_meta(x, "g", vb), FX_ERR_ARGUMENT);
+    fx_graph *copy = fx_graph_deepcopy(g);
+    fx_value held = fx_node_arg_at(fx_graph_last(copy), 0);
+    ck_assert(held.kind == FX_ARG_GRAPH && held.as.graph != c);
+}
+END_TEST
+
 /* No call crashes on NULL, a node of another graph or an erased node; all say so by status. */
 START_TEST(null_foreign_and_erased_nodes_are_refused)
 {
@@ -860,6 +877,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, each_opcode_is_created);
     tcase_add_test(t, values_go_in_and_out);
     tcase_add_test(t, bad_values_are_refused);
+    tcase_add_test(t, graphs_hold_no_circles);
     tcase_add_test(t, null_foreign_and_erased_nodes_are_refused);
     tcase_add_test(t, insertion_points_nest);
     tcase_add_test(t, nodes_are_moved);
