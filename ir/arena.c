@@ -190,6 +190,18 @@ fx_arena *fx_arena_create(fx_context *ctx)
     return a;
 }
 
+static void close_arena(void *arena)
+{
+    fx_arena_free(arena);
+}
+
+fx_arena *fx_arena_scratch(fx_context *ctx)
+{
+    fx_arena *a = fx_arena_create(ctx);
+    fx_defer(ctx, close_arena, a);
+    return a;
+}
+
 void fx_arena_reset(fx_arena *arena)
 {
     fx_context *ctx = arena->ctx;

@@ -90,6 +90,9 @@ fx_node *fx_node_make(fx_graph *g, fx_opcode opcode, const char *target, const f
 /* A copy of n in g with these operands, its type, place and notes; subgraphs are copied when g is another graph. */
 fx_node *fx_node_clone(fx_graph *g, const fx_node *n, fx_node *const *operands, const char *name, bool keep);
 
+/* A call was written by the caller: the graph is at the captured stage from now on. */
+void fx_node_leave_stage(fx_node *n);
+
 /* Notes, also of modules. */
 fx_status fx_meta_set(fx_context *ctx, fx_arena *arena, const fx_loc *loc, fx_meta **list, const char *key, const fx_value *v);
 const fx_arg *fx_meta_get(const fx_meta *list, const char *key); /* NULL when absent */

@@ -22,6 +22,7 @@
 typedef struct fx_arena fx_arena;
 
 fx_arena *fx_arena_create(fx_context *ctx);  /* freed by fx_arena_free, at latest with ctx */
+fx_arena *fx_arena_scratch(fx_context *ctx); /* freed when the innermost fx_protect leaves */
 void fx_arena_free(fx_arena *arena);
 void fx_arena_reset(fx_arena *arena);        /* frees what is in it; the arena stays */
 void *fx_arena_alloc(fx_arena *arena, size_t size);             /* zeroed, 16-byte aligned, never NULL */

@@ -199,16 +199,10 @@ static fx_status delete_unused(void *arg)
     return FX_OK;
 }
 
-static void free_arena(void *arena)
-{
-    fx_arena_free(arena);
-}
-
 static fx_status sweep_tree(void *arg)
 {
     sweep *s = arg;
-    s->scratch = fx_arena_create(s->graph->ctx);
-    fx_defer(s->graph->ctx, free_arena, s->scratch);
+    s->scratch = fx_arena_scratch(s->graph->ctx);
     return delete_unused(s);
 }
 

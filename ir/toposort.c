@@ -83,16 +83,10 @@ static fx_status report_cycle(const sorter *s)
     return fx_fail(g->ctx, FX_ERR_ARGUMENT, &start->loc, "the nodes form a cycle and cannot be sorted: %s <- '%s'", names.data, start->name);
 }
 
-static void free_arena(void *arena)
-{
-    fx_arena_free(arena);
-}
-
 static fx_status sort(void *arg)
 {
     fx_graph *g = arg;
-    fx_arena *scratch = fx_arena_create(g->ctx);
-    fx_defer(g->ctx, free_arena, scratch);
+    fx_arena *scratch = fx_arena_scratch(g->ctx);
     sorter s = {.graph = g};
     s.missing = FX_NEW_ARRAY(scratch, int, g->n_ids);
     s.waiting = FX_NEW_ARRAY(scratch, bool, g->n_ids);
