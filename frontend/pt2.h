@@ -129,12 +129,15 @@ typedef struct fx_pt2_out {
     fx_map inputs;           /* attribute -> its name as an input of the graph */
     fx_attr **attrs;         /* all of them: parameters, then buffers */
     size_t n_attrs, cap_attrs;
-    fx_status status;        /* of a text that JSON cannot hold */
+    fx_status status;        /* of a text that JSON cannot hold, a size that srepr cannot */
 } fx_pt2_out;
 
 void fx_pt2_put(fx_pt2_out *w, const char *text);                       /* as a JSON string */
 void fx_pt2_put_type(fx_pt2_out *w, const fx_type *type, bool requires_grad); /* a TensorMeta */
 void fx_pt2_put_window(fx_pt2_out *w, const fx_tensor *t, uint64_t offset, bool requires_grad); /* the same of stored elements */
+/* pt2_write_sym.c: a size, a number or an expression; the symbols' ranges. */
+void fx_pt2_put_dim(fx_pt2_out *w, fx_dim d);
+void fx_pt2_put_ranges(fx_pt2_out *w);
 /* pt2_write_graph.c: {"inputs": .., "outputs": .., "nodes": .., "tensor_values": ..} */
 fx_status fx_pt2_put_graph(fx_pt2_out *w);
 /* One argument of a call, or an output, as the schema's Argument. NULL p: an output. */

@@ -16,37 +16,56 @@ void fx_pt2_put(fx_pt2_out *w, const char *text)
 
 /* ---- types ------------------------------------------------------------------------------------------------------------- */
 
-static void put_meta(fx_pt2_out *w, fx_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides, uint64_t offset, bool requires_grad)
+static void put_meta(fx_pt2_out *w, fx_dtype dtype, int rank, const fx_dim *sizes, const fx_dim *strides, uint64_t offset, bool requires_grad)
 {
-    fx_printf(&w->json, "{\"dtype\": %d, \"sizes\": [", fx_pt2_dtype_number(dtype));
-    for (int i = 0; i < rank; i++)
-        fx_printf(&w->json, "%s{\"as_int\": %lld}", i ? ", " : "", (long long)sizes[i]);
     bool differentiable = fx_dtype_is_float(dtype) || dtype == FX_C64 || dtype == FX_C128;
+    fx_printf(&w->json, "{\"dtype\": %d, \"sizes\": [", fx_pt2_dtype_number(dtype));
+    for (int i = 0; i < rank; i++) {
+        fx_puts(&w->json, i ? ", " : "");
+        fx_pt2_put_dim(w, sizes[i]);
+    }
     fx_printf(&w->json, "], \"requires_grad\": %s, \"device\": {\"type\": \"cpu\", \"index\": null}, \"strides\": [",
               requires_grad && differentiable ? "true" : "false");
-    for (int i = 0; i < rank; i++)
-        fx_printf(&w->json, "%s{\"as_int\": %lld}", i ? ", " : "", (long long)strides[i]);
+    for (int i = 0; i < rank; i++) {
+        fx_puts(&w->json, i ? ", " : "");
+        fx_pt2_put_dim(w, strides[i]);
+    }
     fx_printf(&w->json, "], \"storage_offset\": {\"as_int\": %llu}, \"layout\": %d}", (unsigned long long)offset,
               fx_pt2_layout_number("torch.strided"));
 }
 
+static const fx_sym *as_sym(fx_pt2_out *w, fx_dim d)
+{
+    return d.sym ? d.sym : fx_sym_int(w->ctx, d.value);
+}
+
+/* a * b, a size of 0 counting as 1. */
+static fx_dim times(fx_pt2_out *w, fx_dim a, fx_dim b)
+{
+    if (!b.sym && b.value <= 1)
+        return a;
+    const fx_sym *both[2] = {as_sym(w, a), as_sym(w, b)}, *s = fx_sym_make(w->ctx, FX_SYM_MUL, 2, both);
+    return s->kind == FX_SYM_INT ? (fx_dim){.value = s->value} : (fx_dim){.sym = s};
+}
+
 void fx_pt2_put_type(fx_pt2_out *w, const fx_type *type, bool requires_grad)
 {
-    int64_t sizes[FX_MAX_RANK], strides[FX_MAX_RANK], step = 1;
-    bool given = type->strides != NULL;
-    for (int i = 0; i < type->rank; i++)
-        given = given && !type->strides[i].sym;
+    fx_dim strides[FX_MAX_RANK], step = {.value = 1};
     for (int i = type->rank - 1; i >= 0; i--) {
-        sizes[i] = type->dims[i].value;
-        strides[i] = given ? type->strides[i].value : step;
-        step *= sizes[i] > 0 ? sizes[i] : 1;
+        strides[i] = type->strides ? type->strides[i] : step;
+        step = times(w, step, type->dims[i]);
     }
-    put_meta(w, type->dtype, type->rank, sizes, strides, 0, requires_grad);
+    put_meta(w, type->dtype, type->rank, type->dims, strides, 0, requires_grad);
 }
 
 void fx_pt2_put_window(fx_pt2_out *w, const fx_tensor *t, uint64_t offset, bool requires_grad)
 {
-    put_meta(w, t->dtype, t->rank, t->sizes, t->strides, offset, requires_grad);
+    fx_dim sizes[FX_MAX_RANK], strides[FX_MAX_RANK];
+    for (int i = 0; i < t->rank; i++) {
+        sizes[i] = (fx_dim){.value = t->sizes[i]};
+        strides[i] = (fx_dim){.value = t->strides[i]};
+    }
+    put_meta(w, t->dtype, t->rank, sizes, strides, offset, requires_grad);
 }
 
 /* ---- stored tensors ------------------------------------------------------------------------------------------------------ */
@@ -243,8 +262,9 @@ static fx_status put_program(fx_pt2_out *w)
     FX_TRY(put_signature(w));
     fx_puts(&w->json, ", ");
     FX_TRY(put_trees(w));
-    fx_puts(&w->json, ", \"metadata\": {}, \"treespec_namedtuple_fields\": {}}, \"opset_version\": {\"aten\": 10}, \"range_constraints\": {}, "
-                      "\"schema_version\": {\"major\": 8, \"minor\": 20}, \"verifiers\": [\"TRAINING\"], \"torch_version\": \"2.13.0\", "
+    fx_puts(&w->json, ", \"metadata\": {}, \"treespec_namedtuple_fields\": {}}, \"opset_version\": {\"aten\": 10}, \"range_constraints\": ");
+    fx_pt2_put_ranges(w);
+    fx_puts(&w->json, ", \"schema_version\": {\"major\": 8, \"minor\": 20}, \"verifiers\": [\"TRAINING\"], \"torch_version\": \"2.13.0\", "
                       "\"guards_code\": []}");
     return w->status;
 }

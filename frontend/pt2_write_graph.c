@@ -49,6 +49,37 @@ static bool is_tensor(const fx_node *n, const fx_arg *a)
     return t && t->kind == FX_TYPE_TENSOR;
 }
 
+/* A size that is known when the graph runs. */
+static bool is_size(const fx_node *n, const fx_arg *a)
+{
+    const fx_type *t = a->kind == FX_ARG_NODE ? n->operands[a->i].def->type : NULL;
+    return t && t->kind == FX_TYPE_INT;
+}
+
+static void put_size_name(fx_pt2_out *w, const fx_node *n, const fx_arg *a)
+{
+    fx_puts(&w->json, "{\"as_name\": ");
+    fx_pt2_put(w, w->names[n->operands[a->i].def->id]);
+    fx_puts(&w->json, "}");
+}
+
+/* Integers some of which are sizes. */
+static fx_status put_sizes(fx_pt2_out *w, const fx_node *n, const fx_arg *a)
+{
+    fx_puts(&w->json, "{\"as_sym_ints\": [");
+    for (int i = 0; i < a->n; i++) {
+        fx_puts(&w->json, i ? ", " : "");
+        if (is_size(n, a->items[i]))
+            put_size_name(w, n, a->items[i]);
+        else if (a->items[i]->kind == FX_ARG_INT)
+            fx_printf(&w->json, "{\"as_int\": %lld}", (long long)a->items[i]->i);
+        else
+            return refuse(w, n, fx_arena_printf(w->tmp, "%s among sizes", fx_arg_kind_name(a->items[i]->kind)));
+    }
+    fx_puts(&w->json, "]}");
+    return FX_OK;
+}
+
 /* A list of plain values of one kind: as_ints and the like. An empty one goes by what the parameter says. */
 static const char *list_tag(const fx_param *p, const fx_arg *a)
 {
@@ -64,6 +95,9 @@ static const char *list_tag(const fx_param *p, const fx_arg *a)
 static fx_status put_list(fx_pt2_out *w, const fx_node *n, const fx_param *p, const fx_arg *a)
 {
     bool tensors = p && p->kind == FX_PARAM_TENSORS, optional = tensors && p->optional_items;
+    for (int i = 0; i < a->n; i++)
+        if (is_size(n, a->items[i]))
+            return put_sizes(w, n, a);
     for (int i = 0; i < a->n; i++)
         if (tensors && !is_tensor(n, a->items[i]) && !(optional && a->items[i]->kind == FX_ARG_NONE))
             return refuse(w, n, "a list that is not of tensors only");
@@ -102,6 +136,12 @@ fx_status fx_pt2_put_argument(fx_pt2_out *w, const fx_node *n, const fx_param *p
     switch (a->kind) {
     case FX_ARG_NONE: fx_puts(&w->json, "{\"as_none\": true}"); return FX_OK;
     case FX_ARG_NODE:
+        if (is_size(n, a)) {
+            fx_puts(&w->json, "{\"as_sym_int\": ");
+            put_size_name(w, n, a);
+            fx_puts(&w->json, "}");
+            return FX_OK;
+        }
         if (!is_tensor(n, a))
             return refuse(w, n, fx_arena_printf(w->tmp, "'%s', which is no tensor, as an argument", n->operands[a->i].def->name));
         fx_puts(&w->json, "{\"as_tensor\": ");
@@ -274,6 +314,10 @@ static fx_status put_results(fx_pt2_out *w, const fx_node *n)
             fx_puts(&w->json, list ? "}" : "}}");
         }
         fx_puts(&w->json, list ? "]}" : "");
+    } else if (t && t->kind == FX_TYPE_INT) {
+        fx_puts(&w->json, "{\"as_sym_int\": {\"as_name\": ");
+        fx_pt2_put(w, w->names[n->id]);
+        fx_puts(&w->json, "}}");
     } else if (!t || t->kind != FX_TYPE_NONE) {
         return refuse(w, n, t ? "a node whose result is no tensor" : "a node of unknown type");
     }
@@ -290,8 +334,40 @@ static const char *target_of(fx_pt2_out *w, const fx_node *n)
     return fx_arena_printf(w->tmp, "%.*s_%s", (int)(dot - n->op->name), n->op->name, dot);
 }
 
+static fx_status put_rest(fx_pt2_out *w, const fx_node *n)
+{
+    fx_puts(&w->json, "], ");
+    FX_TRY(put_results(w, n));
+    put_metadata(w, n);
+    fx_puts(&w->json, ", \"is_hop_single_tensor_return\": null, \"name\": ");
+    fx_pt2_put(w, n->name);
+    fx_puts(&w->json, "}");
+    return FX_OK;
+}
+
+/* Arithmetic of sizes: Python's operators, whose operands torch calls a and b. */
+static bool is_arithmetic(const fx_node *n)
+{
+    return n->opcode == FX_CALL_FUNCTION && n->type && n->type->kind == FX_TYPE_INT && strncmp(n->target, "_operator.", 10) == 0;
+}
+
+static fx_status put_arithmetic(fx_pt2_out *w, const fx_node *n)
+{
+    fx_puts(&w->json, "{\"target\": ");
+    fx_pt2_put(w, n->target);
+    fx_puts(&w->json, ", \"inputs\": [");
+    for (int i = 0; i < n->args->n && i < 2; i++) {
+        fx_printf(&w->json, "%s{\"name\": \"%c\", \"arg\": ", i ? ", " : "", 'a' + i);
+        FX_TRY(fx_pt2_put_argument(w, n, NULL, n->args->items[i]));
+        fx_puts(&w->json, ", \"kind\": 1}");
+    }
+    return put_rest(w, n);
+}
+
 static fx_status put_call(fx_pt2_out *w, const fx_node *n)
 {
+    if (is_arithmetic(n))
+        return put_arithmetic(w, n);
     if (n->opcode != FX_CALL_FUNCTION)
         return refuse(w, n, fx_arena_printf(w->tmp, "%s '%s' (the pass legalize makes aten operators of such)", fx_opcode_name(n->opcode),
                                             n->target));
@@ -315,21 +391,15 @@ static fx_status put_call(fx_pt2_out *w, const fx_node *n)
         fx_printf(&w->json, ", \"kind\": %d}", p->keyword_only ? 2 : 1);
         some = true;
     }
-    fx_puts(&w->json, "], ");
-    FX_TRY(put_results(w, n));
-    put_metadata(w, n);
-    fx_puts(&w->json, ", \"is_hop_single_tensor_return\": null, \"name\": ");
-    fx_pt2_put(w, n->name);
-    fx_puts(&w->json, "}");
-    return FX_OK;
+    return put_rest(w, n);
 }
 
 /* ---- types of values ------------------------------------------------------------------------------------------------------- */
 
 static fx_status put_value_type(fx_pt2_out *w, const fx_node *n, const char *name, const fx_type *t, bool *some)
 {
-    if (!fx_type_is_static(t))
-        return refuse(w, n, "values of dynamic sizes");
+    if (!t || t->kind != FX_TYPE_TENSOR)
+        return refuse(w, n, "a node whose results are not all tensors");
     fx_puts(&w->json, *some ? ", " : "");
     fx_pt2_put(w, name);
     fx_puts(&w->json, ": ");
@@ -358,7 +428,18 @@ static fx_status put_types(fx_pt2_out *w)
         for (int i = 0; n->type->kind == FX_TYPE_TUPLE && i < n->type->n; i++)
             FX_TRY(put_value_type(w, n, item_name(w, n, i), n->type->items[i], &some));
     }
-    fx_puts(&w->json, "}, \"sym_int_values\": {}, \"sym_bool_values\": {}, \"is_single_tensor_return\": false, "
+    fx_puts(&w->json, "}, \"sym_int_values\": {");
+    some = false;
+    FX_FOR_NODES(w->g, n) {
+        if (n->opcode != FX_CALL_FUNCTION || !n->type || n->type->kind != FX_TYPE_INT)
+            continue;
+        fx_puts(&w->json, some ? ", " : "");
+        fx_pt2_put(w, w->names[n->id]);
+        fx_puts(&w->json, ": ");
+        fx_pt2_put_dim(w, n->type->value);
+        some = true;
+    }
+    fx_puts(&w->json, "}, \"sym_bool_values\": {}, \"is_single_tensor_return\": false, "
                       "\"custom_obj_values\": {}, \"sym_float_values\": {}");
     return FX_OK;
 }

@@ -50,6 +50,17 @@ static const char *const graphs[] = {
     "%z : f32[1, 3] = call_function[aten.linear.default](%y, %w, None)  # -, net.py:9\n"
     "output((%z,)) : (f32[1, 3],)\n",
 
+    "graph \"dynamic\" imported\n"
+    "symbol s0 in [2, 64]\n"
+    "symbol s1 in [1, inf]\n"
+    "\n"
+    "%x : f32[s0, s1, 3] = placeholder[x]\n"
+    "%n : int(s0) = call_function[aten.sym_size.int](%x, 0)\n%m : int(s1) = call_function[aten.sym_size.int](%x, 1)\n"
+    "%p : int(s0*s1) = call_function[_operator.mul](%n, %m)\n"
+    "%y : f32[s0*s1, 3] = call_function[aten.reshape.default](%x, [%p, 3])\n"
+    "%z : f32[s0*s1, 3] = call_function[aten.mul.Tensor](%y, %n)\n"
+    "output((%z, %p)) : (f32[s0*s1, 3], int(s0*s1))\n",
+
     "graph \"trees\" imported\n"
     "inputs (((0, [1]),), {\"k\": 2})\n"
     "outputs {\"a \\\"quoted\\\" key\": [0], \"b\": (1,)}\n"
@@ -118,7 +129,8 @@ static const struct { const char *text, *message; } refused[] = {
     {"graph \"g\" captured\nmodule m : torch.nn.ReLU\n\n%x : f32[2] = placeholder[x]\n%y = call_module[m](%x)\noutput(%y)\n", "legalize"},
     {"graph \"g\" imported\nmodule m : torch.nn.ReLU\n\n%x : f32[2] = placeholder[x]\n%y : f32[2] = call_module[m](%x)\noutput((%y,))\n", "node 'y': a .pt2 cannot hold call_module 'm'"},
     {"graph \"g\" imported\n\n%x : f32[2] = placeholder[x]\n%y : f32[2] = call_function[mine.op](%x)\noutput((%y,))\n", "'mine.op'"},
-    {"graph \"g\" imported\nsymbol s0 in [2, 8]\n\n%x : f32[s0] = placeholder[x]\noutput((%x,))\n", "dynamic sizes"},
+    {"graph \"g\" imported\nsymbol s0 in [2, 8]\n\n%x : f32[Opaque(\"odd(s0)\")] = placeholder[x]\noutput((%x,))\n", "the size"},
+    {"graph \"g\" imported\n\n%x : int(7) = placeholder[x]\noutput((%x,))\n", "an input that is no tensor"},
     {"graph \"g\" imported\n\n%x : f32[2] = placeholder[x]\noutput(%x)\n", "no tuple"},
     {"graph \"g\" imported\n\n%x : f32[2] = placeholder[x]\noutput(((%x,),))\n", "an item of a list"},
     {"graph \"g\" imported\ninputs ((0, None), {})\n\n%x : f32[2] = placeholder[x]\noutput((%x,))\n", "no tensor"},
