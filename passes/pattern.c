@@ -430,7 +430,7 @@ static fx_value value_of(fx_arena *arena, const fx_arg *a, const fx_node *of)
 
 static fx_stand stand_of(matcher *m, int k)
 {
-    fx_arena *arena = m->g->arena;
+    fx_arena *arena = m->scratch;
     fx_node **nodes;
     if (m->got[k]) {
         nodes = fx_arena_dup(arena, &m->got[k], sizeof *nodes);
@@ -450,14 +450,15 @@ static fx_found record(matcher *m, fx_node *first, fx_node *last)
     fx_found f = {.first = first, .last = last};
     fx_node **nodes = FX_NEW_ARRAY(arena, fx_node *, p->n_matched + p->n_outputs), **outputs = nodes + p->n_matched;
     fx_value *inputs = FX_NEW_ARRAY(arena, fx_value, p->n_inputs);
-    f.bound = FX_NEW_ARRAY(arena, fx_stand, p->n_inputs);
+    f.bound = p->to_replace ? FX_NEW_ARRAY(m->scratch, fx_stand, p->n_inputs) : NULL;
     for (int i = 0; i < p->n_matched; i++)
         nodes[i] = m->got[p->index[p->matched[i]->id]];
     for (int i = 0; i < p->n_outputs; i++)
         outputs[i] = m->got[p->outputs[i]];
     for (int i = 0; i < p->n_inputs; i++) {
         int k = p->inputs[i];
-        f.bound[i] = stand_of(m, k);
+        if (f.bound)
+            f.bound[i] = stand_of(m, k);
         inputs[i] = m->got[k] ? fx_v_node(m->got[k]) : value_of(arena, m->tree[k], m->of[k]);
     }
     f.m = (fx_match){.n_nodes = (size_t)p->n_matched, .pattern_nodes = p->matched, .nodes = nodes, .n_inputs = (size_t)p->n_inputs,

@@ -41,6 +41,7 @@ typedef struct fx_pattern {
     fx_node **matched;           /* the pattern's nodes of these, in order */
     fx_pat_path *paths;          /* by anchor; that of the first is empty */
     bool writes;                 /* a call of the pattern writes memory */
+    bool to_replace;             /* matches are to say what their inputs stand for (fx_found.bound) */
 } fx_pattern;
 
 /* Checks the pattern and prepares it. FX_ERR_ARGUMENT, FX_ERR_TYPE naming the node of the pattern that is wrong. */

@@ -426,6 +426,7 @@ static fx_status make_all(replacer *r)
         FX_TRY(fx_pattern_check_graph(g, r->replacement, "replacement"));
     r->scratch = fx_arena_create(g->ctx);
     FX_TRY(fx_pattern_compile(r->pattern, r->scratch, &r->p));
+    r->p.to_replace = true;
     fx_pattern_options options = r->options ? *r->options : (fx_pattern_options){0};
     options.overlapping = false;
     fx_pattern_find(&r->p, g, &options, &r->found);

@@ -58,7 +58,7 @@ fx_status fx_graph_find_pattern(fx_graph *graph, fx_graph *pattern, const fx_pat
  * for its outputs; in place; once over the graph, in order, never within what it just made. Attributes and modules of the
  * replacement come along, under another path when something else has theirs. replacement may be NULL with options->build.
  * *count, *matches (may be NULL): what was replaced. FX_ERR_ARGUMENT when placeholders or outputs differ in number, FX_ERR_TYPE when an
- * output's type would change; nothing is changed then. */
+ * output's type would change or arguments do not fit (of captured graphs neither is known yet); nothing is changed then. */
 fx_status fx_graph_replace_pattern(fx_graph *graph, fx_graph *pattern, fx_graph *replacement, const fx_pattern_options *options,
                                    size_t *count, const fx_match **matches);
 
