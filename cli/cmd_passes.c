@@ -45,8 +45,11 @@ static void list_graph(bool short_form)
         printf("  %-24s %s%s%s\n", p->name, p->doc, *p->after ? "; after " : "", p->after);
         for (size_t k = 0; k < p->n_params; k++) {
             const fx_pass_param *q = &p->params[k];
-            printf("  %24s   %s=%s%s%s%s %s\n", "", q->name, q->type, q->def ? " (" : "", q->def ? (*q->def ? q->def : "\"\"") : "", q->def ? ")" : ", needed:",
-                   q->doc);
+            printf("  %24s   %s=%s", "", q->name, q->type);
+            if (q->def)
+                printf(" (%s) %s\n", *q->def ? q->def : "\"\"", q->doc);
+            else
+                printf(", needed: %s\n", q->doc);
         }
     }
 }

@@ -216,12 +216,7 @@ fx_status fx_gpass_fold_constants(fx_pass_run *run)
     FX_TRY(fold_graph(g, run->scratch, fx_alias_new(g, run->scratch), fx_pass_int(run, "max_bytes"), run));
     if (g->n_ids == before)
         return FX_OK;
-    /* What was computed, and what only that used, goes: backwards, so that users go before what they use. */
-    for (fx_node *n = g->last, *prev; n; n = prev) {
-        prev = n->prev;
-        if (fx_is_dead(n))
-            FX_TRY(fx_node_erase(n));
-    }
+    fx_remove_dead(g); /* what was computed, and what only that used */
     for (size_t i = 0; i < n_gets; i++)
         if (gets[i]->erased && fx_attr_find(g, gets[i]->target))
             fx_refs_drop_attr(refs, fx_attr_find(g, gets[i]->target));

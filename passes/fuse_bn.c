@@ -333,7 +333,8 @@ static fx_status fuse_one(fuse *f, fx_node *n, bool linear)
         return FX_OK;
     if (!channels_are_dim_1(x, &l, &norm, linear)) {
         if (!x->type)
-            fx_remark(run->ctx, &n->loc, "not fused into '%s': whether dim 1 is its channels is not known without types; the pass infer gives them", x->name);
+            fx_remark(run->ctx, &n->loc, "not fused into '%s': whether dim 1 is its channels is not known without types; the pass infer gives them",
+                      x->name);
         return FX_OK;
     }
     int64_t channels = channels_of(&l);

@@ -138,7 +138,9 @@ static sameness call_gives(const fx_node *x, const fx_node *n, const fx_call_arg
         return is_true(c->args[3]) ? COPY : SAME_MEMORY;
     case FX_OP__to_copy: return same_type(x, n) && c->args[c->n - 1]->kind == FX_ARG_NONE ? COPY : DIFFERENT;
     case FX_OP_clone:
-        return second->kind == FX_ARG_NONE || (second->kind == FX_ARG_MEMORY_FORMAT && !strcmp(second->s, "torch.preserve_format")) ? COPY : DIFFERENT;
+        if (second->kind != FX_ARG_NONE && (second->kind != FX_ARG_MEMORY_FORMAT || strcmp(second->s, "torch.preserve_format")))
+            return DIFFERENT;
+        return COPY;
     case FX_OP_add_Tensor:
     case FX_OP_add_Scalar:
         if (!same_type(x, n) || alpha || !is_number(second, 0))

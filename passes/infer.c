@@ -53,7 +53,8 @@ static fx_status set_inputs(fx_pass_run *run, const char *text)
     FX_FOR_NODES(g, p)
         n_inputs += p->opcode == FX_PLACEHOLDER;
     if (n != n_inputs)
-        return fx_fail(run->ctx, FX_ERR_ARGUMENT, NULL, "pass infer: option 'inputs': expected %zu types, one for each placeholder, got %zu", n_inputs, n);
+        return fx_fail(run->ctx, FX_ERR_ARGUMENT, NULL, "pass infer: option 'inputs': expected %zu types, one for each placeholder, got %zu",
+                       n_inputs, n);
     FX_FOR_NODES(g, p) {
         if (p->opcode == FX_PLACEHOLDER)
             p->type = types[at++];

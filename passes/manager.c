@@ -420,7 +420,8 @@ fx_status fx_graph_run_passes(fx_graph *graph, const char *pipeline, const fx_pa
         return FX_ERR_ARGUMENT;
     job j = {.given = graph, .pipeline = pipeline, .options = options ? options : &defaults, .wanted = report};
     if (!pipeline || (!out && !j.options->in_place))
-        return fx_fail(graph->ctx, FX_ERR_ARGUMENT, NULL, "fx_graph_run_passes: expected %s, got NULL", pipeline ? "a place for the result" : "a pipeline");
+        return fx_fail(graph->ctx, FX_ERR_ARGUMENT, NULL, "fx_graph_run_passes: expected %s, got NULL",
+                       pipeline ? "a place for the result" : "a pipeline");
     fx_status status = fx_protect(graph->ctx, run_all, &j);
     if (status != FX_OK && j.before)
         fx_snapshot_restore(j.before);

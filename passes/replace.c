@@ -64,7 +64,8 @@ static fx_status carry_over(const fx_node *n, const fx_call_args *was, const fx_
         const char *got = "nothing";
         out->args[k] = out->args[k] ? fx_param_convert(ctx, to, k, out->args[k], &got) : b->params[k].def;
         if (!out->args[k])
-            return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "argument '%s' of %s: expected %s, got %s", b->params[k].name, to->name, b->params[k].type, got);
+            return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "argument '%s' of %s: expected %s, got %s", b->params[k].name, to->name,
+                           b->params[k].type, got);
     }
     if (out->inplace && !fx_op_inplace_name(ctx, to))
         return fx_fail(ctx, FX_ERR_TYPE, &n->loc, "%s has no variant in place", to->name);
@@ -119,7 +120,8 @@ static fx_status carry_settings(const fx_module *m, const fx_class *from, const 
         if (!v || v == a->params[i].def)
             continue;
         if (!taken || n == 32)
-            return fx_fail(ctx, FX_ERR_TYPE, &loc, "%s has the setting '%s', which %s does not take", from->short_name, a->params[i].name, to->short_name);
+            return fx_fail(ctx, FX_ERR_TYPE, &loc, "%s has the setting '%s', which %s does not take", from->short_name, a->params[i].name,
+                           to->short_name);
         keys[n] = a->params[i].name;
         items[n++] = v;
     }
@@ -219,8 +221,8 @@ static fx_status named_class(job *j, const char *name, const fx_class **out)
     if (*out)
         return FX_OK;
     near = fx_nearest(name, FX_MODULE_COUNT - 1, class_name, NULL);
-    return fx_fail(j->g->ctx, FX_ERR_ARGUMENT, NULL, "there is no class '%s' of torch.nn%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
-                   near ? "'?" : "");
+    return fx_fail(j->g->ctx, FX_ERR_ARGUMENT, NULL, "there is no class '%s' of torch.nn%s%s%s", name, near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
 }
 
 /* Whether modules of a class hold tensors. */

@@ -10,11 +10,12 @@ fx_status fx_gpass_functionalize(fx_pass_run *run)
     if (g->stage >= FX_STAGE_FUNCTIONAL)
         return FX_OK;
     if (g->stage == FX_STAGE_CAPTURED)
-        return fx_fail(run->ctx, FX_ERR_ARGUMENT, NULL, "pass functionalize: expected a graph of aten operators, got a captured one; run legalize first");
+        return fx_fail(run->ctx, FX_ERR_ARGUMENT, NULL,
+                       "pass functionalize: expected a graph of aten operators, got a captured one; run legalize first");
     FX_FOR_NODES(g, n) {
         if (n->opcode == FX_CALL_METHOD || n->opcode == FX_CALL_MODULE || (n->opcode == FX_CALL_FUNCTION && !n->op))
-            status = fx_fail(run->ctx, FX_ERR_UNSUPPORTED, &n->loc, "pass functionalize: '%s' is no operator of the table: what it writes is not known",
-                             n->target);
+            status = fx_fail(run->ctx, FX_ERR_UNSUPPORTED, &n->loc,
+                             "pass functionalize: '%s' is no operator of the table: what it writes is not known", n->target);
         writes += fx_node_is_inplace(n);
     }
     FX_TRY(status);
