@@ -42,10 +42,10 @@ static void list_graph(bool short_form)
             printf("%s\n", p->name);
             continue;
         }
-        printf("  %-24s %s%s%s\n", p->name, p->doc, *p->after ? "; after " : "", p->after);
+        printf("  %-27s %s%s%s%s\n", p->name, p->doc, *p->after ? " (stands after " : "", p->after, *p->after ? ")" : "");
         for (size_t k = 0; k < p->n_params; k++) {
             const fx_pass_param *q = &p->params[k];
-            printf("  %24s   %s=%s", "", q->name, q->type);
+            printf("  %27s   %s=%s", "", q->name, q->type);
             if (q->def)
                 printf(" (%s) %s\n", *q->def ? q->def : "\"\"", q->doc);
             else

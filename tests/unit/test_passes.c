@@ -83,6 +83,36 @@ START_TEST(bad_pipelines)
 }
 END_TEST
 
+/* Words of pipelines in any order: refused or run, never more. */
+START_TEST(pipelines_of_any_words)
+{
+    static const char *const words[] = {"eliminate_dead_code", "infer", "remove_identity", "(", ")", ",", "=", "\"", " ", "exact", "inputs", "true",
+                                        "f32[4]", ";", "unknown", "[", "\\", "\n", "1e999", "-", "%", "prune", "amount", "0.5", "999999999999999999999"};
+    fx_graph *g = parse(dead);
+    const char *before = text_of(g);
+    unsigned state = 7, ran = 0;
+    for (int i = 0; i < 3000; i++) {
+        /* A good one, spoilt in some places. */
+        char pipeline[400] = "eliminate_dead_code(unknown=true), infer(inputs=\"f32[4]\") ,remove_identity( exact = 0 ),prune(amount=0.25)";
+        for (unsigned k = 0, n = (unsigned)i % 4; k < n; k++) {
+            state = state * 1103515245u + 12345u;
+            size_t size = strlen(pipeline), at = (state >> 8) % size, cut = (state >> 20) % 3;
+            const char *word = words[(state >> 12) % (sizeof words / sizeof *words)];
+            char rest[400];
+            strcpy(rest, pipeline + (at + cut < size ? at + cut : size));
+            snprintf(pipeline + at, sizeof pipeline - at, "%s%s", word, rest);
+        }
+        fx_graph *out = NULL;
+        fx_status status = fx_graph_run_passes(g, pipeline, NULL, &out, NULL);
+        ck_assert_msg(status == FX_OK || status == FX_ERR_ARGUMENT || status == FX_ERR_TYPE, "'%s'", pipeline);
+        ck_assert_int_eq(status == FX_OK, out != NULL);
+        ran += status == FX_OK;
+    }
+    ck_assert_uint_gt(ran, 10);
+    ck_assert_str_eq(text_of(g), before);
+}
+END_TEST
+
 START_TEST(pure_and_reported)
 {
     fx_graph *g = parse(dead), *out = NULL;
@@ -476,6 +506,7 @@ int main(void)
     TCase *t = tcase_create("manager");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, bad_pipelines);
+    tcase_add_test(t, pipelines_of_any_words);
     tcase_add_test(t, pure_and_reported);
     tcase_add_test(t, in_place_whole_or_not_at_all);
     tcase_add_test(t, broken_graphs_are_refused);
