@@ -341,77 +341,9 @@ static bool is_inferred(const fx_node *n)
     return !complex && (!n->type || (n->type->kind == FX_TYPE_TENSOR && fx_type_is_static(n->type)));
 }
 
-/* A short text may stand for more than memory holds, as each level may name the one below twice; or pile up levels. */
-enum { MOST_NODES = 20 * 1000 * 1000, MOST_LEVELS = 50 };
-
-typedef struct extent {
-    size_t nodes;    /* with those of graphs in it, as often as they are named */
-    int levels;
-} extent;
-
-typedef struct measure {
-    fx_context *ctx;
-    fx_arena *tmp;
-    fx_map known;    /* graph -> extent */
-    extent *now;     /* of the graph we are in */
-    int level;
-    fx_status status;
-} measure;
-
-static void measure_graph(measure *m, const fx_graph *g);
-
-static void measure_inner(measure *m, const fx_graph *g)
-{
-    extent *outer = m->now;
-    if (!g || m->status != FX_OK)
-        return;
-    m->level++;
-    measure_graph(m, g);
-    m->level--;
-    const extent *inner = m->now;
-    m->now = outer;
-    outer->nodes += inner->nodes;
-    if (inner->levels + 1 > outer->levels)
-        outer->levels = inner->levels + 1;
-    if (m->status == FX_OK && (outer->nodes > MOST_NODES || m->level + outer->levels > MOST_LEVELS))
-        m->status = fx_fail(m->ctx, FX_ERR_FORMAT, NULL, "graphs within graphs come to more than %d nodes or %d levels", MOST_NODES, MOST_LEVELS);
-}
-
-static const fx_arg *measure_leaf(void *user, const fx_arg *leaf)
-{
-    if (leaf->kind == FX_ARG_GRAPH)
-        measure_inner(user, leaf->graph);
-    return leaf;
-}
-
-static void measure_modules(measure *m, const fx_module *module)
-{
-    measure_inner(m, module->body);
-    for (size_t i = 0; i < module->n_children; i++)
-        measure_modules(m, module->children[i]);
-}
-
-/* Sets m->now to g's extent; each graph is looked into once. */
-static void measure_graph(measure *m, const fx_graph *g)
-{
-    extent *e = fx_map_get(&m->known, g);
-    if (e || m->level > MOST_LEVELS) {
-        m->now = e ? e : FX_NEW(m->tmp, extent);
-        return;
-    }
-    m->now = e = FX_NEW(m->tmp, extent);
-    fx_map_put(m->tmp, &m->known, g, e);
-    e->nodes = g->n_nodes + 1;
-    measure_modules(m, g->root);
-    FX_FOR_NODES(g, n) {
-        fx_arg_map(m->ctx, n->args, measure_leaf, m);
-        fx_arg_map(m->ctx, n->kwargs, measure_leaf, m);
-    }
-}
-
 static fx_status complete(fx_graph *g);
 
-/* Graphs of modules are written by hand too. */
+/* Graphs of modules are written by hand too. Their nesting was limited when they were read. */
 static fx_status complete_modules(const fx_module *m)
 {
     if (m->body)
@@ -443,12 +375,7 @@ static fx_status complete(fx_graph *g)
 
 static fx_status complete_whole(void *arg)
 {
-    fx_graph *g = arg;
-    measure m = {.ctx = g->ctx, .tmp = fx_arena_create(g->ctx)};
-    measure_graph(&m, g);
-    fx_arena_free(m.tmp);
-    FX_TRY(m.status);
-    return complete(g);
+    return complete(arg);
 }
 
 fx_status fx_graph_complete(fx_graph *g)

@@ -356,9 +356,8 @@ START_TEST(nested_texts_are_limited)
         }
         fx_printf(&t, "module m : torch.nn.Module body %d\n", levels - 1);
         fx_puts(&t, "%x = placeholder[x]\n%y = call_module[m](%x)\noutput(%y)\n");
-        ck_assert_int_eq(fx_graph_parse(ctx, "t.fx", t.data, t.size, &g), FX_OK);
-        ck_assert_int_eq(fx_graph_complete(g), FX_ERR_FORMAT);
-        ck_assert_msg(strstr(rg_message(ctx), "graphs within graphs") != NULL, "%s", rg_message(ctx));
+        ck_assert_int_eq(fx_graph_parse(ctx, "t.fx", t.data, t.size, &g), FX_ERR_FORMAT);
+        ck_assert_msg(strstr(rg_message(ctx), "subgraph") != NULL, "%s", rg_message(ctx));
         fx_context_free(ctx);
         ctx = fx_context_create();
     }
