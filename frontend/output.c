@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "frontend/pt2.h"
@@ -42,6 +43,9 @@ fx_status fx_output_open(fx_context *ctx, const char *path, fx_output **out)
     o->temp = fx_intern_f(ctx, "%.*s.%s.%ld-%zx.tmp", (int)(name - path), path, name, (long)getpid(), (size_t)(uintptr_t)o >> 4);
     o->buffer = fx_arena_alloc(arena, BUFFER);
     fx_defer(ctx, drop_deferred, o);
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) /* asked now: of two files none is moved when the other could not be */
+        return io_error(o, "replace it", EISDIR);
     o->fd = open(o->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (o->fd < 0)
         return io_error(o, "create the file", errno);

@@ -255,6 +255,37 @@ def test_what_the_exporter_refuses(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_types_and_places(tmp_path):
+    """What ShapeProp and the tracer noted; a note that contradicts is refused."""
+    from torch.fx.passes.shape_prop import ShapeProp
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+
+        def forward(self, x):
+            return torch.cat(self.inner(x).chunk(2, 1))
+    tracer = fx.Tracer()
+    tracer.record_stack_traces = True
+    model = Net()
+    traced = fx.GraphModule(model, tracer.trace(model))
+    x = torch.randn(1, 3, 8, 8)
+    export(traced, tmp_path / "untyped.fx")
+    assert "example inputs" in fxcc("compile", tmp_path / "untyped.fx", "-o", tmp_path / "out", fails=True)
+    ShapeProp(traced).propagate(x)
+    export(traced, tmp_path / "net.fx")
+    text = (tmp_path / "net.fx").read_text()
+    assert "%x : f32[1, 3, 8, 8] = placeholder[x]" in text
+    assert "%chunk : (f32[1, 2, 6, 6], f32[1, 2, 6, 6]) = call_method[chunk]" in text
+    assert re.search(r"%inner_0 .*  # inner.0, fx_models/test_rows.py:\d+$", text, re.M), text
+    with torch.no_grad():
+        assert_close(run(tmp_path / "net.fx", [x.numpy()], tmp_path), [model(x).numpy()])
+    (tmp_path / "net.fx").write_text(text.replace("%inner_1 : f32[1, 4, 6, 6]", "%inner_1 : f32[1, 4, 6, 7]"))
+    error = fxcc("compile", tmp_path / "net.fx", "-o", tmp_path / "out", fails=True)
+    assert "'inner_1'" in error and "f32[1, 4, 6, 7]" in error, error
+
+
 def test_names_and_notes(tmp_path):
     """Python's words as names, user attributes, tied and overlapping tensors, notes on nodes, non-finite constants."""
     class Net(nn.Module):
