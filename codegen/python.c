@@ -49,22 +49,35 @@ static bool is_dense(const fx_type *type)
     return true;
 }
 
-/* `: "f32[1, 3]"`, with strides behind where they are not those of a dense tensor. */
-static void put_type(fx_python *p, fx_text *t, const fx_type *type)
+/* A type hint of the traced function, which fxcc_export notes: "torch.Tensor". NULL when there is none. */
+static const char *hint_of(fx_python *p, const fx_node *n)
 {
-    if (!p->readable || !type)
-        return;
-    if (type->kind == FX_TYPE_TENSOR) {
+    for (const fx_meta *m = n->meta; m; m = m->next) {
+        if (strcmp(m->key, "annotation") == 0 && m->value->kind == FX_ARG_STR)
+            return fx_python_callable(p, m->value->s);
+    }
+    return NULL;
+}
+
+/* Behind a name: in print_readable `: "f32[1, 3]"`, with strides where they are not those of a dense tensor; else a hint, ` : torch.Tensor`. */
+static void put_type(fx_python *p, fx_text *t, const fx_node *n)
+{
+    const fx_type *type = p->readable ? n->type : NULL;
+    if (type && type->kind == FX_TYPE_TENSOR) {
         fx_puts(t, ": \"");
         fx_puts(t, type->dtype == FX_BOOL ? "b8" : fx_dtype_short(type->dtype));
         put_dims(t, type->rank, type->dims);
         if (type->strides && !is_dense(type))
             put_dims(t, type->rank, type->strides);
         fx_puts(t, "\"");
-    } else if (type->kind == FX_TYPE_INT && type->value.sym) {
+    } else if (type && type->kind == FX_TYPE_INT && type->value.sym) {
         fx_puts(t, ": \"Sym(");
         fx_sym_print(t, type->value.sym);
         fx_puts(t, ")\"");
+    } else if (n->meta) {
+        const char *hint = hint_of(p, n);
+        fx_puts(t, hint ? " : " : "");
+        fx_puts(t, hint ? hint : "");
     }
 }
 
@@ -244,7 +257,7 @@ static bool is_changed_by_name(const fx_node *n)
 static void put_name(fx_python *p, const fx_node *n)
 {
     fx_puts(&p->body, fx_python_node_name(p, n));
-    put_type(p, &p->body, n->type);
+    put_type(p, &p->body, n);
     fx_putn(&p->body, " = ", 3);
 }
 
@@ -376,11 +389,11 @@ static void put_flat_inputs(fx_python *p, size_t n_inputs, fx_node *const *input
     }
     for (size_t i = 0; i < n_inputs; i++) {
         const fx_node *n = inputs[i];
-        size_t stars = strspn(n->target, "*");
+        size_t stars = n->target[strspn(n->target, "*")] ? strspn(n->target, "*") : 0;
         fx_puts(t, i ? ", " : "");
         fx_putn(t, "**", stars < 2 ? stars : 2);
         fx_puts(t, names[i]);
-        put_type(p, t, n->type);
+        put_type(p, t, n);
         if (n->args->n > 0) {
             fx_puts(t, " = ");
             fx_python_put_arg(p, t, n->args->items[0], n);
@@ -470,7 +483,7 @@ static void put_nested_inputs(fx_python *p, fx_node *const *inputs)
         }
         put_parameter(p, name);
         if (a->kind == FX_ARG_INT)
-            put_type(p, t, leaf->type);
+            put_type(p, t, leaf);
         put_unpacking(p, inputs, a, name);
     }
     const char *rest = NULL;
@@ -545,6 +558,7 @@ static void put_output(fx_python *p, const fx_node *n)
     }
     const fx_arg *flat = n->args->items[0], *tree = p->g->out_tree;
     bool *seen = FX_NEW_ARRAY(p->tmp, bool, flat->n + 1);
+    p->returns = hint_of(p, n);
     fx_puts(&p->body, "return ");
     if (tree && (flat->kind == FX_ARG_TUPLE || flat->kind == FX_ARG_LIST) && is_tree(tree, flat->n, seen))
         put_nested_output(p, tree, flat, n);
@@ -632,7 +646,12 @@ static void put_method_of(fx_python *p, fx_text *t, fx_text *inputs)
     fx_puts(t, "def forward(self");
     fx_puts(t, p->head.size ? ", " : "");
     fx_puts(t, p->head.size ? p->head.data : "");
-    fx_puts(t, "):\n    ");
+    fx_puts(t, ")");
+    if (p->returns) {
+        fx_puts(t, " -> ");
+        fx_puts(t, p->returns);
+    }
+    fx_puts(t, ":\n    ");
     if (p->readable && p->body.size && p->body.data[0] == '#' && (inputs->size || p->binds.size))
         fx_puts(p->binds.size ? &p->binds : inputs, "\n");
     for (int i = 0; i < 3; i++)

@@ -35,6 +35,7 @@ typedef struct fx_python {
     bool readable;
     fx_text head, binds, body;    /* the signature's parameters; lines before the body; the body */
     fx_text imports, wraps;
+    const char *returns;          /* the type hint of what is returned, or NULL */
     const char **local;           /* by node id: the name in the text where it is another than the node's; NULL when none is */
     fx_map taken;                 /* interned words that are no longer free: parameters, names of globals, local names */
     fx_map globals;               /* interned "module:name" -> how it is spelled */

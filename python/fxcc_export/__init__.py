@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import struct
+import typing
 import warnings
 
 import torch
@@ -263,7 +264,7 @@ class Tensors:
 # Notes that torch leaves on nodes; all others are the user's.
 TORCH_META = {"stack_trace", "nn_module_stack", "tensor_meta", "type", "val", "example_value", "source_fn_stack", "original_aten", "from_node",
               "seq_nr", "torch_fn", "fwd_nn_module_stack", "custom", "unbacked_bindings", "partitioner_tag", "autograd_backward",
-              "quantization_tag", "mutation_region_id", "is_wrapped"}
+              "quantization_tag", "mutation_region_id"}
 
 
 def type_of(v):
@@ -318,6 +319,14 @@ def location(node):
     return f"  # {part(module)}, {part(line)}" if line else f"  # {part(module)}"
 
 
+def type_hint(hint):
+    """The name of a class that a traced function's signature says: "torch.Tensor", "int"; None for what is no plain class of torch or Python."""
+    if not isinstance(hint, type) or typing.get_origin(hint):
+        return None
+    module = hint.__module__
+    return hint.__qualname__ if module == "builtins" else f"{module}.{hint.__qualname__}" if module.split(".")[0] == "torch" else None
+
+
 def node_line(graph_module, node, types):
     if node.op == "call_function":
         target = function_name(node.target)
@@ -332,6 +341,9 @@ def node_line(graph_module, node, types):
         graph_module.get_submodule(target)
     arguments = ", ".join([value(a) for a in node.args] + [f"{word(k)}={value(v)}" for k, v in node.kwargs.items()])
     notes = {k: v for k, v in node.meta.items() if isinstance(k, str) and k not in TORCH_META}
+    hint = type_hint(node.type)
+    if hint:
+        notes["annotation"] = hint
     meta = f" meta {value(notes, None)}" if notes else ""
     if node.op == "output":
         return f"output({arguments}){meta}{location(node)}"

@@ -3,11 +3,15 @@
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
 FXCC names the command. Run by tests/pytest frontend."""
+import io
+import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
+import zipfile
 
 import numpy
 import pytest
@@ -30,6 +34,41 @@ def ok(*argv):
     done = fxcc(*argv)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_fixtures_tell_nothing_of_their_machine():
+    for path in sorted((HERE / "fixtures").glob("**/*.pt2")):
+        with zipfile.ZipFile(path) as z:
+            for name in z.namelist():
+                assert not re.search(rb'File \\?"/|/(home|root|tmp|Users)/', z.read(name)), f"{path}: {name}"
+
+
+def test_source_lines_are_the_model_s():
+    """PyTorch's own files are not, wherever they are; with nothing else, a layer's line is better than none."""
+    def frame(*files):
+        return "".join(f'  File "{f}", line {n + 1}, in forward\n    y = f(x)\n' for n, f in enumerate(files))
+    cases = {("/home/me/net.py", "/x/site-packages/torch/nn/modules/conv.py"): "me/net.py:1",
+             ("models/net.py", "torch/nn/modules/container.py", "torch/nn/modules/conv.py"): "models/net.py:1",
+             ("C:\\\\me\\\\net.py", "C:\\\\lib\\\\torch\\\\nn\\\\modules\\\\conv.py"): "me\\\\net.py:1",
+             ("/me/torch/net.py", "/me/torch/layers.py"): "torch/layers.py:2",
+             ("/x/site-packages/torch/_export/a.py", "/x/site-packages/torch/nn/modules/conv.py"): "modules/conv.py:2",
+             ("/x/site-packages/torchvision/models/resnet.py", "/x/dist-packages/torch/nn/functional.py"): "models/resnet.py:1"}
+    source = (HERE / "fixtures" / "counter.pt2").read_bytes()
+    for files, expected in cases.items():
+        out = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(source)) as old, zipfile.ZipFile(out, "w") as new:
+            for info in old.infolist():
+                data = old.read(info)
+                if info.filename.endswith("models/model.json"):
+                    program = json.loads(data)
+                    for node in program["graph_module"]["graph"]["nodes"]:
+                        node["metadata"]["stack_trace"] = frame(*(f.replace("\\\\", "\\") for f in files))
+                    data = json.dumps(program).encode()
+                new.writestr(info.filename, data)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "m.pt2"
+            path.write_bytes(out.getvalue())
+            assert f", {expected.replace(chr(92) * 2, chr(92))}\n" in ok("show", "--text", path).replace(chr(92) * 2, chr(92)), (files, ok("show", "--text", path))
 
 
 class Values(torch.nn.Module):

@@ -5,9 +5,10 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 FXCC names the command. Run by tests/pytest python_code.
 
 The text is FX's `code` behind the import lines that it needs. It differs on purpose, and only there (docs/text.md):
-functions that torch has under two names may have the other one, methods of torch.Tensor are said so; type hints of the traced function are not kept; what FX's text would get
+functions that torch has under two names may have the other one, methods of torch.Tensor are said so; of type hints only plain classes are kept; what FX's text would get
 wrong (keywords and odd characters in names, `-2 ** x`, names that hide torch or nan, keyword-only parameters)."""
 import json
+import keyword
 import math
 import operator
 import os
@@ -15,10 +16,12 @@ import pathlib
 import subprocess
 import sys
 import types
+from random import Random
 
 import pytest
 import torch
 import torch.nn.functional as F
+import torchvision
 from torch import fx, nn
 from torch.fx.node import _get_qualified_name
 from torch.utils import _pytree
@@ -142,6 +145,10 @@ def defaults(x, a=1, b=None, c=(1, 2.5), d="s", e=math.inf):
     return x + a
 
 
+def hints(x: torch.Tensor, y: torch.Tensor, n: int = 2) -> torch.Tensor:
+    return x * n + y
+
+
 def variadic(x, *args, **kwargs):
     return x
 
@@ -158,7 +165,7 @@ def identity(x):
     return x
 
 
-TRACED = [infix, bits, inplace, indexing, constants, methods, functions, unused, builtin_names, defaults, variadic, numbers, constant, identity]
+TRACED = [infix, bits, inplace, indexing, constants, methods, functions, unused, builtin_names, defaults, hints, variadic, numbers, constant, identity]
 
 
 def expected(module, text):
@@ -188,6 +195,14 @@ def test_code_of_modules_is_torch_s(tmp_path):
     imports, code = split(shown("--code", module, tmp_path))
     assert code == module.code
     assert imports == "import torch"
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "mobilenet_v3_small", "shufflenet_v2_x1_0", "squeezenet1_1", "densenet121",
+                                  "regnet_y_400mf", "efficientnet_b0"])
+def test_code_of_torchvision_is_torch_s(name, tmp_path):
+    module = traced(getattr(torchvision.models, name)().eval())
+    _, code = split(shown("--code", module, tmp_path))
+    assert code == expected(module, module.code)
 
 
 def made():
@@ -247,6 +262,7 @@ def inputs_of(function):
         unused: (x, y, y),
         builtin_names: (x, y, x, y, x),
         indexing: (torch.randn(4, 5, 3),),
+        hints: (x, y, 3),
     }.get(function, (x, y)[:function.__code__.co_argcount])
 
 
@@ -254,7 +270,7 @@ def inputs_of(function):
 def test_code_of_functions_runs(function, tmp_path):
     module = traced(function)
     text = shown("--code", module, tmp_path)
-    clone = lambda: [x.clone() for x in inputs_of(function)]  # noqa: E731
+    clone = lambda: [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs_of(function)]  # noqa: E731
     same(run(text, module, *clone()), function(*clone()))
 
 
@@ -407,6 +423,54 @@ def parameters(text):
     exec(compile(text, "<fxcc>", "exec"), names)
     code = names["forward"].__code__
     return code.co_varnames[1:code.co_argcount]
+
+
+WORDS = ["torch", "operator", "nan", "inf", "device", "slice", "getattr", "complex", "Ellipsis", "len", "abs", "x", "x_1", "x_2", "y", "math_floor",
+         "self_1", "torch_1", "len_1", "nan_1", "input", "_", "a"]
+TARGETS = WORDS + ["class", "self", "None", "a b", "0", "é", "in", "*"]
+
+
+def test_random_names(tmp_path):
+    """Graphs of random sums whose nodes, parameters and attributes have each other's names: computed here while they are made."""
+    random = Random(1)
+    for case in range(60):
+        lines, values, arguments, attributes = [f'graph "{case}" captured'], {}, {}, {}
+        nodes = random.sample(WORDS, len(WORDS))
+        targets = random.sample(TARGETS, random.randrange(1, 8))
+        for target in [t for t in TARGETS if random.random() < 0.3]:
+            attributes[target] = random.randrange(1000)
+            lines.append(f"buffer {json.dumps(target, ensure_ascii=False)} : i64[] = [{attributes[target]}]")
+        lines.append("")
+        for target in targets:
+            name = nodes.pop()
+            values[name] = arguments[target] = random.randrange(1000)
+            lines.append(f"%{name} = placeholder[{json.dumps(target, ensure_ascii=False)}]")
+        while len(nodes) > 2:
+            name, a, b = nodes.pop(), *random.choices(list(values), k=2)
+            kind = random.randrange(7)
+            if kind == 0 and attributes:
+                target = random.choice(list(attributes))
+                lines.append(f"%{name} = get_attr[{json.dumps(target, ensure_ascii=False)}]")
+                values[name] = attributes[target]
+                continue
+            call, values[name] = [
+                (f"operator.add](%{a}, %{b})", values[a] + values[b]), (f"operator.sub](%{a}, %{b})", values[a] - values[b]),
+                (f"builtins.abs](%{a})", abs(values[a])), (f"builtins.len]([%{a}, %{b}, inf, ...])", 4),
+                (f"math.floor](%{a})", values[a]), (f"operator.getitem]((%{a}, nan, %{b}), 2)", values[b]),
+                (f"operator.neg](%{a})", -values[a])][kind]
+            lines.append(f"%{name} = call_function[{call}")
+        kept = random.choices(list(values), k=6)
+        lines.append(f"output(({', '.join('%' + n for n in kept)}))")
+        path = tmp_path / "m.fx"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        text = show("--code", path)
+        root = types.SimpleNamespace(**attributes)
+        assert run(text, root, *arguments.values()) == tuple(values[n] for n in kept), text
+        # Called by keyword: what Python can say as a parameter has its own name.
+        plain = {t: v for t, v in arguments.items() if t.isidentifier() and t.isascii() and not keyword.iskeyword(t) and t != "self"}
+        names = parameters(text)
+        assert set(plain) <= set(names)
+        assert run(text, root, **dict(zip(names, arguments.values()))) == tuple(values[n] for n in kept)
 
 
 def test_infix_that_would_bind_otherwise(tmp_path):
