@@ -390,6 +390,31 @@ static bool has_early_users(const matcher *m, const fx_node *last)
     return false;
 }
 
+static const fx_alias *alias_of(matcher *m)
+{
+    if (!m->alias)
+        m->alias = fx_alias_new(m->g, m->scratch);
+    return m->alias;
+}
+
+typedef struct written {
+    matcher *m;
+    const fx_node *of;       /* whose operands are looked at */
+    const fx_node *first, *last;
+    bool found;
+} written;
+
+static void look_written(written *w, const fx_node *n)
+{
+    w->found = w->found || fx_alias_written(alias_of(w->m), n, w->first, w->last);
+}
+
+static void look_written_operand(void *user, int64_t operand)
+{
+    written *w = user;
+    look_written(w, w->of->operands[operand].def);
+}
+
 /* Whether memory is written among the nodes of the match so that it tells: the replacement would read the match's operands too late, or users
  * would have to move over the write. */
 static bool is_overwritten(matcher *m, const fx_node *first, const fx_node *last)
@@ -403,11 +428,34 @@ static bool is_overwritten(matcher *m, const fx_node *first, const fx_node *last
         return false;
     if (has_early_users(m, last))
         return true;
-    if (!m->alias)
-        m->alias = fx_alias_new(m->g, m->scratch);
-    for (int i = 0; i < m->p->n; i++)
-        if (m->got[i] && fx_alias_written(m->alias, m->got[i], first, last))
+    for (int i = 0; i < m->p->n; i++) {
+        written w = {m, m->of[i], first, last, false};
+        if (m->got[i])
+            look_written(&w, m->got[i]);
+        else if (m->tree[i])
+            fx_arg_operands(m->tree[i], look_written_operand, &w);
+        if (w.found)
             return true;
+    }
+    return false;
+}
+
+/* Whether an input would stand for a result although one of them is written later, and they are not one memory anyway. */
+static bool is_told_apart(matcher *m, const fx_node *last)
+{
+    if (!m->p->returned)
+        return false;
+    if (!m->writers)
+        count_writers(m);
+    if (m->writers[m->g->n_nodes - 1] == m->writers[m->out->pos[last->id]])
+        return false;
+    for (int i = 0; i < m->p->n_outputs; i++) {
+        int k = m->p->returned[i];
+        const fx_node *result = m->got[m->p->outputs[i]], *input = k < 0 ? NULL : m->got[m->p->inputs[k]];
+        if (input && !fx_alias_may(alias_of(m), result, input) &&
+            (fx_alias_written(m->alias, result, last, NULL) || fx_alias_written(m->alias, input, last, NULL)))
+            return true;
+    }
     return false;
 }
 
@@ -479,7 +527,8 @@ static bool accept(matcher *m)
         if (n && (!last || pos[n->id] > pos[last->id]))
             last = n;
     }
-    if (!is_contained(m) || !inputs_are_outside(m) || makes_circle(m, last) || is_overwritten(m, first, last))
+    if (!is_contained(m) || !inputs_are_outside(m) || makes_circle(m, last) || is_overwritten(m, first, last) ||
+        is_told_apart(m, last))
         return false;
     fx_found f = record(m, first, last);
     if (m->options.filter && !m->options.filter(m->options.user, &f.m))

@@ -42,6 +42,7 @@ typedef struct fx_pattern {
     fx_pat_path *paths;          /* by anchor; that of the first is empty */
     bool writes;                 /* a call of the pattern writes memory */
     bool to_replace;             /* matches are to say what their inputs stand for (fx_found.bound) */
+    int *returned;               /* by output: the input that the replacement returns for it, or -1; NULL: none does */
 } fx_pattern;
 
 /* Checks the pattern and prepares it. FX_ERR_ARGUMENT, FX_ERR_TYPE naming the node of the pattern that is wrong. */

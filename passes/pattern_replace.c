@@ -418,6 +418,26 @@ static void collect_anywhere(replacer *r)
     }
 }
 
+/* Which inputs the replacement returns as they are. */
+static int *returned_inputs(const replacer *r)
+{
+    const fx_node *out = fx_graph_output_node(r->replacement);
+    int *returned = FX_NEW_ARRAY(r->scratch, int, r->p.n_outputs);
+    bool any = false;
+    for (int i = 0; i < r->p.n_outputs; i++) {
+        const fx_node *def = out && i < out->n_operands ? out->operands[i].def : NULL;
+        int at = 0;
+        returned[i] = -1;
+        FX_FOR_NODES(r->replacement, n) {
+            if (n == def && n->opcode == FX_PLACEHOLDER && at < r->p.n_inputs)
+                returned[i] = at;
+            at += n->opcode == FX_PLACEHOLDER;
+        }
+        any = any || returned[i] >= 0;
+    }
+    return any ? returned : NULL;
+}
+
 static fx_status make_all(replacer *r)
 {
     fx_graph *g = r->g;
@@ -427,6 +447,8 @@ static fx_status make_all(replacer *r)
     r->scratch = fx_arena_create(g->ctx);
     FX_TRY(fx_pattern_compile(r->pattern, r->scratch, &r->p));
     r->p.to_replace = true;
+    if (r->replacement)
+        r->p.returned = returned_inputs(r);
     fx_pattern_options options = r->options ? *r->options : (fx_pattern_options){0};
     options.overlapping = false;
     fx_pattern_find(&r->p, g, &options, &r->found);
