@@ -710,6 +710,7 @@ int main(void)
     Suite *s = suite_create("interpreter");
     TCase *c = tcase_create("interpreter");
     tcase_add_checked_fixture(c, set_up, tear_down);
+    tcase_set_timeout(c, 120); /* sanitizers, busy machines */
     tcase_add_test(c, callbacks_around_every_node);
     tcase_add_test(c, callbacks_instead_of_an_opcode);
     tcase_add_test(c, misuse_is_refused);

@@ -211,6 +211,7 @@ int main(void)
     Suite *s = suite_create("quantize_nodes");
     TCase *c = tcase_create("quantize_nodes");
     tcase_add_checked_fixture(c, set_up, tear_down);
+    tcase_set_timeout(c, 120); /* sanitizers, busy machines */
     tcase_add_test(c, observers_come_where_values_are_read_and_made);
     tcase_add_test(c, observed_ranges_become_scales);
     tcase_add_test(c, scales_from_options_and_notes);

@@ -213,6 +213,7 @@ int main(void)
     Suite *s = suite_create("transform");
     TCase *c = tcase_create("transform");
     tcase_add_checked_fixture(c, set_up, tear_down);
+    tcase_set_timeout(c, 120); /* sanitizers, busy machines */
     tcase_add_test(c, nodes_are_replaced_and_typed);
     tcase_add_test(c, without_callbacks_it_is_a_copy);
     tcase_add_test(c, types_follow);
