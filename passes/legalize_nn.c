@@ -141,6 +141,37 @@ void fx_lg_instance_norm(fx_lg *l)
                      fx_lg_arg(l, "eps"));
 }
 
+/* x / sqrt(mean(x^2) + eps) * weight over the last dims. */
+void fx_lg_rms_norm(fx_lg *l)
+{
+    const fx_arg *x = l->bound[0], *shape = fx_lg_arg(l, "normalized_shape"), *eps = fx_lg_arg(l, "eps");
+    const fx_type *t = fx_lg_type(l, x);
+    int n = shape && (shape->kind == FX_ARG_LIST || shape->kind == FX_ARG_TUPLE) ? shape->n : 1;
+    bool fits = t && shape && n > 0 && n <= t->rank && (t->dtype == FX_F32 || t->dtype == FX_F64);
+    int64_t dims[FX_MAX_RANK];
+    for (int i = 0; fits && i < n; i++) {
+        const fx_arg *size = shape->n ? shape->items[i] : shape;
+        dims[i] = t->rank - n + i;
+        fits = size->kind == FX_ARG_INT && !t->dims[dims[i]].sym && t->dims[dims[i]].value == size->i;
+    }
+    if (!fits) {
+        fx_lg_refuse(l, "%s: expected float32 or float64 whose last dims are normalized_shape", called(l));
+        return;
+    }
+    double least = t->dtype == FX_F32 ? 0x1p-23 : 0x1p-52; /* torch.finfo(dtype).eps */
+    const fx_arg *weight = fx_lg_attr(l, "weight");
+    const fx_arg *square = FX_LG_EMIT(l, "square", FX_OP_pow_Tensor_Scalar, x, fx_lg_int(l, 2));
+    const fx_arg *mean = FX_LG_EMIT(l, "mean", FX_OP_mean_dim, square, fx_arg_ints(l->ctx, n, dims), fx_lg_bool(l, true));
+    const fx_arg *more = FX_LG_EMIT(l, "add", FX_OP_add_Tensor, mean, is_none(eps) ? fx_lg_float(l, least) : eps);
+    const fx_arg *by = FX_LG_EMIT(l, "rsqrt", FX_OP_rsqrt, more);
+    if (is_none(weight)) {
+        FX_LG_BECOME(l, FX_OP_mul_Tensor, x, by);
+    } else {
+        const fx_arg *normal = FX_LG_EMIT(l, "normal", FX_OP_mul_Tensor, x, by);
+        FX_LG_BECOME(l, FX_OP_mul_Tensor, normal, weight);
+    }
+}
+
 /* ---- activations ------------------------------------------------------------------------------------------------------------- */
 
 void fx_lg_selu(fx_lg *l)
@@ -194,6 +225,40 @@ void fx_lg_glu(fx_lg *l)
     const fx_arg *b = FX_LG_EMIT(l, "b", FX_OP_slice_Tensor, l->bound[0], dim, fx_lg_int(l, half), fx_lg_int(l, 2 * half));
     const fx_arg *gate = FX_LG_EMIT(l, "gate", FX_OP_sigmoid, b);
     FX_LG_BECOME(l, FX_OP_mul_Tensor, a, gate);
+}
+
+/* A random slope in training, its mean otherwise. */
+void fx_lg_rrelu(fx_lg *l)
+{
+    const fx_arg *lower = fx_lg_arg(l, "lower"), *upper = fx_lg_arg(l, "upper");
+    if (fx_lg_true(l, "training"))
+        refuse_training(l);
+    FX_LG_BECOME(l, FX_OP_leaky_relu, l->bound[0], fx_lg_float(l, (lower->f + upper->f) / 2));
+}
+
+/* value where x <= threshold; NaN stays. */
+void fx_lg_threshold(fx_lg *l)
+{
+    if (l->inplace)
+        fx_lg_refuse(l, "%s: inplace=True is not supported", called(l));
+    const fx_arg *low = FX_LG_EMIT(l, "le", FX_OP_le_Scalar, l->bound[0], fx_lg_arg(l, "threshold"));
+    FX_LG_BECOME(l, FX_OP_where_ScalarSelf, low, fx_lg_arg(l, "value"), l->bound[0]);
+}
+
+/* 0 where |x| <= lambd; NaN stays. */
+void fx_lg_hardshrink(fx_lg *l)
+{
+    const fx_arg *size = FX_LG_EMIT(l, "abs", FX_OP_abs, l->bound[0]);
+    const fx_arg *small = FX_LG_EMIT(l, "le", FX_OP_le_Scalar, size, fx_lg_arg(l, "lambd"));
+    FX_LG_BECOME(l, FX_OP_where_ScalarSelf, small, fx_lg_float(l, 0), l->bound[0]);
+}
+
+/* x moved by lambd towards 0, where it stays. */
+void fx_lg_softshrink(fx_lg *l)
+{
+    const fx_arg *lambd = fx_lg_arg(l, "lambd");
+    const fx_arg *inner = FX_LG_EMIT(l, "clamp", FX_OP_clamp, l->bound[0], fx_lg_float(l, -lambd->f), lambd);
+    FX_LG_BECOME(l, FX_OP_sub_Tensor, l->bound[0], inner);
 }
 
 static bool softmax_dim(fx_lg *l, const fx_arg **dim)

@@ -28,7 +28,8 @@ PICTURES = [  # modules of x: f32[2, 4, 8, 8]
     nn.GroupNorm(2, 4, affine=False), nn.LayerNorm((8, 8)), nn.LayerNorm(8, elementwise_affine=False), nn.ReLU(), nn.ReLU6(), nn.SiLU(),
     nn.Mish(), nn.Hardswish(), nn.Hardsigmoid(), nn.Hardtanh(-0.5, 0.7), nn.LeakyReLU(0.2), nn.ELU(0.6), nn.SELU(), nn.CELU(0.7), nn.GELU(),
     nn.GELU("tanh"), nn.PReLU(), nn.PReLU(4), nn.Softplus(2, 5), nn.Sigmoid(), nn.Tanh(), nn.Softsign(), nn.Tanhshrink(), nn.LogSigmoid(),
-    nn.GLU(1), nn.Softmax(1), nn.LogSoftmax(-1), nn.Softmin(2), nn.Softmax2d(), nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+    nn.GLU(1), nn.RReLU(), nn.Threshold(0.1, -2),
+    nn.Hardshrink(0.3), nn.Softshrink(0.2), nn.RMSNorm((8, 8)), nn.RMSNorm(8, eps=1e-3, elementwise_affine=False), nn.Softmax(1), nn.LogSoftmax(-1), nn.Softmin(2), nn.Softmax2d(), nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1, ceil_mode=True),
     nn.AvgPool2d(3, 2, 1, count_include_pad=False), nn.AvgPool2d(2, divisor_override=3), nn.AdaptiveAvgPool2d((3, None)),
     nn.AdaptiveAvgPool2d(2), nn.AdaptiveMaxPool2d(3), nn.Upsample(scale_factor=2), nn.Upsample((5, 7), mode="bilinear"),
     nn.Upsample(scale_factor=(1.5, 2), mode="bilinear", align_corners=True), nn.Upsample(scale_factor=1.3, recompute_scale_factor=True),
@@ -40,7 +41,7 @@ LINES = [  # of x.flatten(2): f32[2, 4, 64]
     nn.Conv1d(4, 3, 5, stride=2, padding=2), nn.Conv1d(4, 3, 4, padding="same"), nn.ConvTranspose1d(4, 3, 4, stride=2), nn.BatchNorm1d(4),
     nn.InstanceNorm1d(4, affine=True), nn.MaxPool1d(3), nn.AvgPool1d(2, 2), nn.AdaptiveAvgPool1d(5), nn.Linear(64, 10), nn.Linear(64, 3, bias=False),
     nn.ZeroPad1d(2), nn.ConstantPad1d((1, 2), -1.0), nn.ReflectionPad1d(3), nn.ReplicationPad1d((2, 0)), nn.Dropout1d()]
-VOLUMES = [nn.Conv3d(4, 2, 3, padding=1), nn.BatchNorm3d(4), nn.InstanceNorm3d(4)]  # of x[:, :, None]
+VOLUMES = [nn.ConstantPad3d((1, 0, 0, 2, 0, 1), 1.5), nn.Conv3d(4, 2, 3, padding=1), nn.BatchNorm3d(4), nn.InstanceNorm3d(4)]  # of x[:, :, None]
 INPLACE = [nn.ReLU(True), nn.ReLU6(True), nn.SiLU(True), nn.Hardtanh(inplace=True), nn.LeakyReLU(0.1, True), nn.ELU(inplace=True),
            nn.Hardswish(True), nn.Mish(True), nn.Dropout(inplace=True)]
 
@@ -52,6 +53,7 @@ def functional(x, w, ids):
         F.relu(x), F.relu(x + 1, inplace=True), F.relu6(x), F.silu(x), F.mish(x), F.hardswish(x), F.hardsigmoid(x), F.hardtanh(x, -0.2, 0.3),
         F.leaky_relu(x, 0.3), F.leaky_relu(input=x, negative_slope=0.2), F.elu(x, 0.4), F.selu(x), F.celu(x, 0.5), torch.selu(x),
         torch.celu(x, 1.5), F.gelu(x), F.gelu(x, approximate="tanh"), F.softsign(x), F.tanhshrink(x), F.logsigmoid(x), F.glu(x, 1),
+        F.rrelu(x, 0.1, 0.2), F.threshold(x, 0.2, 3.0), F.hardshrink(x), F.softshrink(x, 0.1), F.rms_norm(x, (8,)), F.rms_norm(x, [8], x[0, 0, 0], 1e-4),
         F.softmax(x, 1), F.softmax(x, dim=-1, dtype=torch.float64), F.log_softmax(x, dim=1), F.softmin(x, 2), F.softplus(x, 2, 3),
         F.sigmoid(x), F.tanh(x), F.prelu(x, w[0, :, 0, 0]),
         F.conv2d(x, w, None, 1, 1), F.conv2d(x, w, padding="same"), F.conv_transpose2d(x, w[:4]), F.linear(line, line[0]),
@@ -205,7 +207,7 @@ def test_every_row_is_used(rows):
     # Spellings that reach the same function under another name, or only hand-written texts.
     aliases = {"torch._C._nn.avg_pool2d", "torch._C._nn.adaptive_avg_pool2d", ".__getitem__", ".__setitem__", ".split", "torch.functional.split",
                "torch.split", "torch.nn.functional.logsigmoid", "torch.nn.functional.upsample", "torchvision.ops.stochastic_depth.stochastic_depth", "torch.selu", "torch.celu", "torch.avg_pool1d",
-               "torch.adaptive_avg_pool1d"}
+               "torch.adaptive_avg_pool1d", "torch.rms_norm", "torch.hardshrink", "torch.nn.functional.threshold", "torch._C._nn.softshrink"}
     assert not modules and calls - used <= aliases, (modules, calls - used - aliases)
 
 

@@ -268,6 +268,27 @@ START_TEST(settings_nobody_reads_are_refused)
 }
 END_TEST
 
+/* Modules made by splitting hold graphs: they are put back first. */
+static int half(void *user, const fx_node *n)
+{
+    (void)user;
+    return strcmp(fx_node_name(n), "conv") != 0;
+}
+
+START_TEST(bodies_are_inlined)
+{
+    fx_graph *split = NULL, *out = NULL;
+    ck_assert_msg(fx_graph_split_module(parsed(modules), half, NULL, &split) == FX_OK, "%s", all_messages(ctx));
+    char *text = unit_text(split);
+    ck_assert_msg(strstr(text, "call_module[submod_1]"), "%s", text);
+    free(text);
+    ck_assert_msg(fx_graph_legalize(split, &out) == FX_OK, "%s", all_messages(ctx));
+    text = unit_text(out);
+    ck_assert_msg(strstr(text, "aten.conv2d.padding") && strstr(text, "aten.relu6_.default") && !strstr(text, "call_module"), "%s", text);
+    free(text);
+}
+END_TEST
+
 /* One node at a time, as the interpreter does; what stands for it is told. */
 START_TEST(single_nodes)
 {
@@ -365,6 +386,7 @@ static void add(TCase *t)
     tcase_add_test(t, modules_become_calls_with_their_tensors);
     tcase_add_loop_test(t, what_cannot_be_taken_is_named, 0, sizeof refused / sizeof *refused);
     tcase_add_test(t, settings_nobody_reads_are_refused);
+    tcase_add_test(t, bodies_are_inlined);
     tcase_add_test(t, single_nodes);
     tcase_add_test(t, long_graphs_are_quick);
     tcase_add_loop_test(t, memory_runs_out, 0, 2);
