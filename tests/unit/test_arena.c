@@ -1,10 +1,9 @@
 /* tests/unit/test_arena.c: arenas, unwinding, deferred closing, maps.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 /* An allocator that fails from the n-th allocation on and counts what is live. */
 typedef struct limited {
@@ -236,11 +235,8 @@ START_TEST(diagnostics_say_where)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("arena");
-    TCase *t = tcase_create("arena");
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, allocations_are_zeroed_aligned_and_apart);
     tcase_add_test(t, arrays_grow);
     tcase_add_test(t, overflow_is_out_of_memory);
@@ -249,10 +245,9 @@ int main(void)
     tcase_add_test(t, failing_outside_protect_does_not_unwind);
     tcase_add_test(t, maps_find_what_was_put);
     tcase_add_test(t, diagnostics_say_where);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("arena", 120, NULL, NULL, add_tests);
 }

@@ -2,7 +2,6 @@
  * should, and is deterministic.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #define _POSIX_C_SOURCE 200809L
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "codegen/codegen.h"
 #include "codegen/emit.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 static char folder[] = "/tmp/fxcc-codegen-XXXXXX";
@@ -817,11 +817,8 @@ START_TEST(many_weights_are_quick)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("codegen");
-    TCase *t = tcase_create("codegen");
-    tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, floats_print_shortest);
     tcase_add_test(t, float_expressions);
     tcase_add_test(t, integer_expressions);
@@ -837,11 +834,9 @@ int main(void)
     tcase_add_test(t, unspellable_is_refused);
     tcase_add_test(t, outputs_may_be_other_buffers);
     tcase_add_test(t, many_weights_are_quick);
-    tcase_set_timeout(t, 300);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("codegen", 300, setup, teardown, add_tests);
 }

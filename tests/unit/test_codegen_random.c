@@ -1,13 +1,13 @@
 /* tests/unit/test_codegen_random.c: random scalar programs: emitted C against the interpreter of loop programs, to the bit.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #define _POSIX_C_SOURCE 200809L
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "codegen/codegen.h"
+#include "tests/unit/unit.h"
 
 enum { N = 48, OUTPUTS = 24, PROGRAMS = 12 };
 
@@ -171,16 +171,12 @@ START_TEST(emitted_equals_interpreted)
 }
 END_TEST
 
+static void add_tests(TCase *t)
+{
+    tcase_add_loop_test(t, emitted_equals_interpreted, 0, PROGRAMS);
+}
+
 int main(void)
 {
-    Suite *s = suite_create("codegen_random");
-    TCase *t = tcase_create("codegen_random");
-    tcase_add_loop_test(t, emitted_equals_interpreted, 0, PROGRAMS);
-    tcase_set_timeout(t, 300);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return unit_run("codegen_random", 300, NULL, NULL, add_tests);
 }

@@ -1,7 +1,6 @@
 /* tests/unit/test_driver.c: compiling from file to files: all or nothing, the same bytes each time, whatever fails.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #define _POSIX_C_SOURCE 200809L
-#include <check.h>
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 #include <unistd.h>
 
 #include "fxcc/compile.h"
-#include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 #define MODEL FXCC_SOURCE_DIR "/examples/digits/digits.pt2"
 
@@ -223,21 +222,16 @@ START_TEST(out_of_memory_unwinds)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("driver");
-    TCase *t = tcase_create("driver");
-    tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, writes_all_files);
     tcase_add_test(t, failures_leave_nothing);
     tcase_add_test(t, stops_after_a_pass);
     tcase_add_test(t, golden_vectors_from_npz);
     tcase_add_test(t, out_of_memory_unwinds);
-    tcase_set_timeout(t, 300);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("driver", 300, setup, teardown, add_tests);
 }

@@ -1,11 +1,10 @@
 /* tests/unit/test_graph.c: building and editing graphs, names, uses, copies, the module tree.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 static fx_graph *g;
@@ -400,12 +399,8 @@ START_TEST(the_public_face)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("graph");
-    TCase *t = tcase_create("graph");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, names_follow_fx);
     tcase_add_test(t, operands_are_numbered_left_to_right);
     tcase_add_test(t, uses_follow_edits);
@@ -416,10 +411,9 @@ int main(void)
     tcase_add_test(t, a_million_nodes_are_ordinary);
     tcase_add_test(t, many_uses_of_one_node);
     tcase_add_test(t, the_public_face);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("graph", 120, set_up, tear_down, add_tests);
 }

@@ -1,10 +1,10 @@
 /* tests/unit/test_names.c: codegen/names.c: whatever a model calls things, generated files stay valid.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/names.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 static fx_arena *arena;
@@ -174,22 +174,17 @@ START_TEST(strings)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("names");
-    TCase *t = tcase_create("names");
-    tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, identifiers);
     tcase_add_test(t, any_bytes);
     tcase_add_test(t, reserved_words_are_avoided);
     tcase_add_test(t, names_are_unique);
     tcase_add_test(t, comments);
     tcase_add_test(t, strings);
-    tcase_set_timeout(t, 60);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("names", 60, setup, teardown, add_tests);
 }

@@ -1,9 +1,8 @@
 /* tests/unit/test_op.c: the table of operators, finding rows, schemas, normalising calls.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 static fx_graph *g;
@@ -324,12 +323,8 @@ START_TEST(calls_are_built)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("op");
-    TCase *t = tcase_create("op");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, every_row_is_whole);
     tcase_add_test(t, rows_are_found_under_many_names);
     tcase_add_test(t, schemas_say_what_they_say);
@@ -339,10 +334,9 @@ int main(void)
     tcase_add_test(t, what_does_not_fit_is_named);
     tcase_add_test(t, in_place_is_known_by_name);
     tcase_add_test(t, calls_are_built);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("op", 120, set_up, tear_down, add_tests);
 }

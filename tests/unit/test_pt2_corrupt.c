@@ -4,6 +4,7 @@
  * By default a sample of positions by fixed seed, about 20,000 loads; FXCC_FULL_TESTS=1 in the environment: every byte, several values each.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "pt2_files.h"
+#include "tests/unit/unit.h"
 
 static uint64_t seed = 0x9E3779B97F4A7C15;
 
@@ -213,19 +214,15 @@ START_TEST(spliced_json)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("corrupt");
-    TCase *t = tcase_create("corrupt");
-    tcase_set_timeout(t, 36000);
     tcase_add_loop_test(t, flipped_json, 0, N_FIXTURES);
     tcase_add_loop_test(t, flipped_structure, 0, N_FIXTURES);
     tcase_add_loop_test(t, truncated, 0, N_FIXTURES);
     tcase_add_loop_test(t, spliced_json, 0, N_FIXTURES);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("corrupt", 36000, NULL, NULL, add_tests);
 }

@@ -1,11 +1,10 @@
 /* tests/unit/test_storage.c: host tensors, lazy storages, half precision.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 
@@ -257,12 +256,8 @@ START_TEST(storages_are_released)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("storage");
-    TCase *t = tcase_create("storage");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, tensors_are_created_zeroed);
     tcase_add_test(t, bad_requests_are_refused);
     tcase_add_test(t, contiguous_is_what_it_should_be);
@@ -271,10 +266,9 @@ int main(void)
     tcase_add_test(t, halves_are_exact);
     tcase_add_test(t, bfloats_are_exact);
     tcase_add_test(t, storages_are_released);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("storage", 60, set_up, tear_down, add_tests);
 }

@@ -1,10 +1,9 @@
 /* tests/unit/test_types.c: interned strings, literals, numbers, symbolic integers, types, argument templates.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <math.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 
@@ -298,12 +297,8 @@ START_TEST(arguments_are_mapped)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("types");
-    TCase *t = tcase_create("types");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, equal_text_is_one_pointer);
     tcase_add_test(t, doubles_print_shortest_and_read_back);
     tcase_add_test(t, numbers_are_read_to_their_end);
@@ -315,10 +310,9 @@ int main(void)
     tcase_add_test(t, dtypes_have_names_and_sizes);
     tcase_add_test(t, arguments_are_interned);
     tcase_add_test(t, arguments_are_mapped);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("types", 120, set_up, tear_down, add_tests);
 }

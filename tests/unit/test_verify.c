@@ -1,9 +1,8 @@
 /* tests/unit/test_verify.c: the graph verifier finds every kind of damage, and says so.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 /* A small sound graph at core form:
  *     x, w = placeholder; bias = get_attr[layer.bias]
@@ -358,19 +357,15 @@ START_TEST(findings_end)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("verify");
-    TCase *t = tcase_create("verify");
-    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, damage_is_found, 0, sizeof cases / sizeof *cases);
     tcase_add_test(t, stages_differ);
     tcase_add_test(t, subgraphs_are_verified);
     tcase_add_test(t, findings_end);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("verify", 60, NULL, NULL, add_tests);
 }
