@@ -49,11 +49,22 @@ static bool is_dense(const fx_type *type)
     return true;
 }
 
+/* What Python evaluates at the definition without fail: a class of torch by its full name, or one of its own. */
+static bool is_hint(const char *s)
+{
+    static const char *const classes[] = {"int", "float", "bool", "str", "complex", "bytes", "list", "tuple", "dict", "set", "slice", "object"};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        if (strcmp(s, classes[i]) == 0)
+            return true;
+    }
+    return strncmp(s, "torch.", 6) == 0;
+}
+
 /* A type hint of the traced function, which fxcc_export notes: "torch.Tensor". NULL when there is none. */
 static const char *hint_of(fx_python *p, const fx_node *n)
 {
     for (const fx_meta *m = n->meta; m; m = m->next) {
-        if (strcmp(m->key, "annotation") == 0 && m->value->kind == FX_ARG_STR)
+        if (strcmp(m->key, "annotation") == 0 && m->value->kind == FX_ARG_STR && is_hint(m->value->s))
             return fx_python_callable(p, m->value->s);
     }
     return NULL;
@@ -308,7 +319,7 @@ static void put_function(fx_python *p, const fx_node *n)
         if (strcmp(m->key, "is_wrapped") == 0 && m->value->kind == FX_ARG_BOOL && m->value->b && is_word(callable)) {
             const char *key = fx_intern_f(p->ctx, "wrap:%s", callable);
             if (!fx_map_get(&p->globals, key))
-                fx_printf(&p->wraps, "%storch.fx._symbolic_trace.wrap(\"%s\")", p->wraps.size ? "\n" : "", callable);
+                fx_printf(&p->wraps, "%s%s(\"%s\")", p->wraps.size ? "\n" : "", fx_python_callable(p, "torch.fx._symbolic_trace.wrap"), callable);
             fx_map_put(p->tmp, &p->globals, key, p);
         }
     }

@@ -135,16 +135,24 @@ static void put_node(fx_text *t, const fx_node *n, const fx_module *m)
     fx_puts(t, "}\"];\n");
 }
 
-/* The parameters and buffers of a called module, and arrows from them to the call. */
+/* The parameters and buffers of a called module and of those inside it, and arrows from them to the call. */
 static void put_attrs(fx_text *t, const fx_node *n, const fx_module *m)
 {
-    for (size_t i = 0; i < m->n_attrs; i++) {
-        const fx_attr *a = m->attrs[i];
-        fx_printf(t, "    n%u_%zu [fillcolor=\"Salmon\", label=\"{", n->id, i);
-        put_label(t, a->path);
-        fx_printf(t, "|%s", a->is_parameter ? "parameter" : "buffer");
-        put_type(t, a->type);
-        fx_printf(t, "}\"];\n    n%u_%zu -> n%u;\n", n->id, i, n->id);
+    const fx_module **stack = NULL;
+    size_t depth = 0, cap = 0, number = 0;
+    FX_PUSH(t->arena, stack, depth, cap) = m;
+    while (depth > 0) {
+        m = stack[--depth];
+        for (size_t i = 0; i < m->n_attrs; i++, number++) {
+            const fx_attr *a = m->attrs[i];
+            fx_printf(t, "    n%u_%zu [fillcolor=\"Salmon\", label=\"{", n->id, number);
+            put_label(t, a->path);
+            fx_printf(t, "|%s", a->is_parameter ? "parameter" : "buffer");
+            put_type(t, a->type);
+            fx_printf(t, "}\"];\n    n%u_%zu -> n%u;\n", n->id, number, n->id);
+        }
+        for (size_t i = m->n_children; i > 0; i--)
+            FX_PUSH(t->arena, stack, depth, cap) = m->children[i - 1];
     }
 }
 

@@ -527,7 +527,7 @@ def test_tabular_is_torch_s(tmp_path):
     module = traced(Layers().eval())
     rows = [[n.op, n.name, fxcc_export.function_name(n.target) if n.op == "call_function" else n.target, n.args, n.kwargs] for n in module.graph.nodes]
     table = [["opcode", "name", "target", "args", "kwargs"], *[[str(c) for c in row] for row in rows]]
-    widths = [max(len(row[c]) for row in table) for c in range(5)]
+    widths = [max([len(table[0][c]) + 2] + [len(row[c]) for row in table]) for c in range(5)]  # as tabulate pads heads
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in table]
     lines.insert(1, "  ".join("-" * w for w in widths))
     assert shown("--tabular", module, tmp_path) == "\n".join(lines) + "\n"
@@ -577,3 +577,25 @@ def test_dot_draws_modules_with_their_parameters(tmp_path):
     for part in ['label="{%features_0|op_code=call_module|target=features.0|Conv2d|in_channels: 3\\l', "{features.0.weight|parameter|f32[4, 3, 3, 3]}",
                  "{features.1.running_mean|buffer|f32[4]}", 'fillcolor="LemonChiffon1"', 'fillcolor="AliceBlue"', "|num_users=1|"]:
         assert part in text
+
+
+def test_dot_draws_parameters_of_modules_inside(tmp_path):
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mha = nn.MultiheadAttention(4, 2)
+
+        def forward(self, x):
+            return self.mha(x, x, x)[0]
+    text = shown("--dot", fx.symbolic_trace(Deep()), tmp_path)
+    for name, p in Deep().named_parameters():
+        assert f"{{{name}|parameter|f32[{', '.join(map(str, p.shape))}]}}" in text
+
+
+def test_wrong_hints_are_left_out(tmp_path):
+    path = tmp_path / "m.fx"
+    path.write_text('graph g captured\n\n%x = placeholder[x] meta {"annotation": "no word"}\n%y = placeholder[y] meta {"annotation": "nothing.there"}\n'
+                    '%z = placeholder[z] meta {"annotation": 3}\noutput((%x, %y, %z)) meta {"annotation": "tuple"}\n')
+    text = show("--code", path)
+    assert "def forward(self, x, y, z) -> tuple:" in text
+    assert run(text, types.SimpleNamespace(), 1, 2, 3) == (1, 2, 3)
