@@ -10,9 +10,15 @@ struct fx_map_slot {
     void *value;
 };
 
+/* The upper half of a product depends on all bits of the hash; texts that differ at their ends only differ in its upper bits. */
+static size_t spread(uint64_t hash)
+{
+    return (size_t)((hash ^ hash >> 32) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+}
+
 static size_t home(const void *key)
 {
-    return (size_t)fx_mix_ptr(0, key);
+    return spread((uint64_t)(uintptr_t)key >> 4);
 }
 
 /* Where key is or would go; the table is never full. */
@@ -140,7 +146,7 @@ void *fx_set_find(const fx_set *s, uint64_t hash, fx_set_equal *equal, const voi
     if (!s->cap)
         return NULL;
     size_t mask = s->cap - 1;
-    for (size_t i = hash & mask; s->slots[i].entry; i = (i + 1) & mask)
+    for (size_t i = spread(hash) & mask; s->slots[i].entry; i = (i + 1) & mask)
         if (s->slots[i].hash == hash && equal(s->slots[i].entry, key))
             return s->slots[i].entry;
     return NULL;
@@ -148,7 +154,7 @@ void *fx_set_find(const fx_set *s, uint64_t hash, fx_set_equal *equal, const voi
 
 static void set_put(fx_set *s, uint64_t hash, void *entry)
 {
-    size_t mask = s->cap - 1, i = hash & mask;
+    size_t mask = s->cap - 1, i = spread(hash) & mask;
     while (s->slots[i].entry)
         i = (i + 1) & mask;
     s->slots[i] = (struct fx_set_slot){hash, entry};
