@@ -36,6 +36,7 @@ fx_node *fx_graph_last(const fx_graph *graph)
 fx_node *fx_node_next(const fx_node *node)
 {
     fx_node *n = node ? node->next : NULL;
+    __builtin_prefetch((const void *)((uintptr_t)n + 1024)); /* nodes mostly lie in memory as they were made: four ahead. A hint, harmless anywhere */
     while (n && n->erased)
         n = n->next;
     return n;
