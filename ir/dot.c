@@ -164,7 +164,8 @@ void fx_graph_print_dot(fx_text *t, const fx_graph *g)
             fx_puts(t, "\\");
         fx_putn(t, (unsigned char)*c < 32 ? "?" : c, 1);
     }
-    fx_puts(t, "\" {\n    rankdir=TB;\n    node [shape=record, style=\"filled,rounded\", fontname=\"Helvetica\", fontsize=10, fontcolor=\"#000000\"];\n"
+    fx_puts(t, "\" {\n    rankdir=TB;\n"
+               "    node [shape=record, style=\"filled,rounded\", fontname=\"Helvetica\", fontsize=10, fontcolor=\"#000000\"];\n"
                "    edge [arrowsize=0.7];\n");
     FX_FOR_NODES(g, n) {
         const fx_module *m = n->opcode == FX_CALL_MODULE ? fx_module_find(g, n->target) : NULL;

@@ -126,7 +126,8 @@ START_TEST(json_tells_all)
         "{\"path\": \"features.0.weight\", \"kind\": \"parameter\", \"persistent\": true, \"dtype\": \"float32\", \"shape\": [8, 3, 1, 1], "
         "\"strides\": [3, 1, 1, 1], \"storage\": 0, \"offset\": 0}",
         "{\"name\": \"cat\", \"opcode\": \"call_function\", \"target\": \"torch.cat\", \"operator\": \"aten.cat.default\", "
-        "\"args\": [[{\"node\": \"add\"}, {\"node\": \"features_0\"}]], \"kwargs\": {\"dim\": 1}, \"type\": null, \"users\": [\"clamp\", \"output\"], "
+        "\"args\": [[{\"node\": \"add\"}, {\"node\": \"features_0\"}]], \"kwargs\": {\"dim\": 1}, \"type\": null, "
+        "\"users\": [\"clamp\", \"output\"], "
         "\"location\": {\"module\": \"features\", \"frame\": \"net.py:12\"}, \"meta\": {\"tag\": \"a\\\"b\"}}",
         "\"args\": [{\"node\": \"cat\"}, {\"float\": \"-inf\"}, 1e+15]",
     };
@@ -186,7 +187,8 @@ START_TEST(subgraphs_nest)
         fx_graph_output(g, fx_v_node(fx_graph_call_function(g, "torch.cond", 1, &inner)));
         if (i == 3) {
             ck_assert_ptr_nonnull(strstr(format(g, FX_FORM_CODE), "cond = torch.cond(self.inner)\n"));
-            ck_assert_ptr_nonnull(strstr(format(g, FX_FORM_READABLE), "\n            class inner(torch.nn.Module):\n                def forward(self):\n"));
+            ck_assert_ptr_nonnull(strstr(format(g, FX_FORM_READABLE),
+                                         "\n            class inner(torch.nn.Module):\n                def forward(self):\n"));
         }
     }
     ck_assert_int_eq(fx_graph_format(g, FX_FORM_READABLE, &text), FX_ERR_UNSUPPORTED);

@@ -32,7 +32,8 @@ static unsigned any(unsigned n)
 static const char *any_name(void)
 {
     static const char *const names[] = {"x", "relu", "a.b.c", "0", "class", "nan", "-inf", "output", "graph", "%x", "a b", "meta", "None", "#", "\"",
-        "\\", "\n", "\t\r", "\x01", "\x7f", "\xff\xfe", "\xc3\xa9", "\xe6\x97\xa5\xe6\x9c\xac", "'", "{}", "|<>", "//", "*/", ",", "-", "", " ", "True",
+        "\\", "\n", "\t\r", "\x01", "\x7f", "\xff\xfe", "\xc3\xa9", "\xe6\x97\xa5\xe6\x9c\xac",
+        "'", "{}", "|<>", "//", "*/", ",", "-", "", " ", "True",
         "aten.relu.default", "torch.relu", "operator.add", "torch.nn.modules.conv.Conv2d", "__main__.f.<locals>.g", "getattr", "body", "in", "hash"};
     unsigned i = any(sizeof names / sizeof *names + 3);
     if (i < sizeof names / sizeof *names)
