@@ -188,7 +188,7 @@ static fx_node *make(fx_lg *l, fx_opid id, int n, const fx_arg *const *args, con
     const char *target = inplace ? inplace_name(l->ctx, op) : op->name;
     l->g->insert_before = l->at;
     fx_node *m = fx_node_new(l->g, FX_CALL_FUNCTION, target, fx_arg_seq(l->ctx, FX_ARG_TUPLE, n, full), NULL, (int)l->n, l->operands,
-                             fx_intern_f(l->ctx, "%s_%s", l->at->name, suffix));
+                             suffix ? fx_intern_f(l->ctx, "%s_%s", l->at->name, suffix) : "new"); /* which goes at once */
     l->g->insert_before = NULL;
     const char *own = m->name;
     m->loc = l->at->loc;
@@ -221,7 +221,7 @@ static bool contradicts(const fx_type *said, const fx_type *found)
 
 void fx_lg_become(fx_lg *l, fx_opid op, int n, const fx_arg *const *args)
 {
-    fx_node *at = l->at, *m = make(l, op, n, args, "new", l->inplace);
+    fx_node *at = l->at, *m = make(l, op, n, args, NULL, l->inplace);
     if (!m)
         return;
     if (contradicts(at->type, m->type)) {
