@@ -8,15 +8,35 @@
 #include "passes/prune.h"
 
 static fx_context *ctx;
+static long left = -1;   /* allocations until one fails; -1: none does */
+static long blocks;
+
+static void *take(void *user, size_t size)
+{
+    (void)user;
+    if (left == 0 || (left > 0 && --left == 0))
+        return NULL;
+    void *p = calloc(1, size);
+    blocks += p != NULL;
+    return p;
+}
+
+static void give(void *user, void *p)
+{
+    (void)user;
+    blocks -= p != NULL;
+    free(p);
+}
 
 static void set_up(void)
 {
-    ctx = fx_context_create();
+    ctx = fx_context_create_with(take, give, NULL);
 }
 
 static void tear_down(void)
 {
     fx_context_free(ctx);
+    ck_assert_int_eq(blocks, 0);
 }
 
 static const char *last_message(void)
@@ -522,6 +542,33 @@ START_TEST(channels_of_modules)
 }
 END_TEST
 
+/* Every allocation fails in turn: an error, and the graph is as it was. */
+START_TEST(memory_may_run_out_anywhere)
+{
+    seed = 10;
+    fx_graph *g = random_graph("graph \"case\" imported\n" CONV("c1", 3, 4) BN("n1", 4) CONV("c2", 4, 4)
+                               "\n%x : f32[1, 3, 4, 4] = placeholder[x]\n" CALL_CONV("c1", "x") CALL_BN("n1", "c1")
+                               "%s = call_function[aten.chunk.default](%n1, 2, 1)\n%a = call_function[_operator.getitem](%s, 0)\n"
+                               "%b = call_function[_operator.getitem](%s, 1)\n%cat = call_function[aten.cat.default]([%b, %a], 1)\n"
+                               CALL_CONV("c2", "cat") "output((%c2,))\n");
+    const char *before = print(g);
+    fx_graph *out = NULL;
+    long k = 0;
+    for (fx_status status = FX_ERR_NOMEM; status != FX_OK; ) {
+        left = ++k;
+        status = fx_graph_run_passes(g, "prune,prune_channels,insert_observers", NULL, &out, NULL);
+        bool ran_out = left == 0;
+        left = -1;
+        ck_assert_int_eq(status, ran_out ? FX_ERR_NOMEM : FX_OK);
+        if (k % 16 == 0)
+            ck_assert_str_eq(print(g), before);
+    }
+    ck_assert_int_gt(k, 20);
+    ck_assert_int_lt(fx_attr_find(out, "c1.weight")->tensor.sizes[0], 4);
+    ck_assert_str_eq(print(g), before);
+}
+END_TEST
+
 /* A filter used twice, a weight with two names. */
 START_TEST(shared_filters)
 {
@@ -553,6 +600,7 @@ int main(void)
     tcase_add_test(c, other_spellings);
     tcase_add_test(c, what_mixes_channels_pins_them);
     tcase_add_test(c, channels_of_modules);
+    tcase_add_test(c, memory_may_run_out_anywhere);
     tcase_add_test(c, shared_filters);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
