@@ -6,6 +6,7 @@
 #include "ir/ir.h"
 #include "ir/program.h"
 #include "lower/lower.h"
+#include "passes/passes.h"
 
 typedef struct format_job {
     fx_graph *graph;
@@ -14,6 +15,22 @@ typedef struct format_job {
     const char *text;
 } format_job;
 
+/* A captured graph's shapes and costs are known once it is legalised, if it can be. */
+static void put_table(fx_text *t, fx_graph *g)
+{
+    size_t before = fx_diag_count(g->ctx);
+    fx_graph *legal = g->stage == FX_STAGE_CAPTURED ? fx_graph_copy(g) : NULL;
+
+    if (legal && fx_legalize(legal) != FX_OK) {
+        fx_diag_truncate(g->ctx, before);
+        fx_arena_free(legal->arena);
+        legal = NULL;
+    }
+    fx_graph_print_table(t, g, legal);
+    if (legal)
+        fx_arena_free(legal->arena);
+}
+
 static fx_status format_graph(void *arg)
 {
     format_job *job = arg;
@@ -21,7 +38,7 @@ static fx_status format_graph(void *arg)
 
     fx_text_init(&t, fx_context_arena(job->graph->ctx));
     switch (job->form) {
-    case FX_FORM_TABLE: fx_graph_print_table(&t, job->graph); break;
+    case FX_FORM_TABLE: put_table(&t, job->graph); break;
     case FX_FORM_TEXT: fx_graph_print(&t, job->graph); break;
     case FX_FORM_DOT: fx_graph_print_dot(&t, job->graph); break;
     case FX_FORM_CODE: FX_TRY(fx_python_code(&t, job->graph)); break;

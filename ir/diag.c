@@ -99,6 +99,12 @@ const fx_diag *fx_diag_get(const fx_context *ctx, size_t i)
     return i == ctx->n_diags && ctx->out_of_memory ? &ctx->oom : NULL;
 }
 
+void fx_diag_truncate(fx_context *ctx, size_t count)
+{
+    if (count < ctx->n_diags)
+        ctx->n_diags = count;
+}
+
 /* Keeps the arena when there was nothing in it, so that clearing in a loop costs nothing. */
 void fx_diag_clear(fx_context *ctx)
 {

@@ -122,6 +122,9 @@ fx_status fx_fail(fx_context *ctx, fx_status status, const fx_loc *loc, const ch
 void fx_warn(fx_context *ctx, const fx_loc *loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void fx_remark(fx_context *ctx, const fx_loc *loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* Forgets the diagnostics past the first `count`: of what was only tried. */
+void fx_diag_truncate(fx_context *ctx, size_t count);
+
 /* `FX_TRY(call);` hands any failure to the caller. */
 #define FX_TRY(call)                                  \
     do {                                              \
@@ -653,7 +656,8 @@ fx_status fx_graph_parse(fx_context *ctx, const char *file, const char *text, si
 /* After parsing: calls of known ops are normalised, types the text leaves out inferred, those it gives checked (FX_ERR_TYPE), the
  * graph verified at its stage. So that a text may be written by hand. */
 fx_status fx_graph_complete(fx_graph *g);
-void fx_graph_print_table(fx_text *t, const fx_graph *g);             /* print_tabular with shapes, FLOPs, bytes, totals */
+/* print_tabular with shapes, FLOPs, bytes, totals. legal: of a captured graph a legalised copy, which tells its shapes and FLOPs; or NULL. */
+void fx_graph_print_table(fx_text *t, const fx_graph *g, const fx_graph *legal);
 void fx_graph_print_dot(fx_text *t, const fx_graph *g);               /* for Graphviz, as FxGraphDrawer draws it */
 void fx_graph_print_json(fx_text *t, const fx_graph *g);              /* valid JSON whatever is in the graph */
 void fx_arg_print(fx_text *t, const fx_arg *a, const fx_node *n);     /* operand numbers as %name of n's operands (n may be NULL) */

@@ -132,24 +132,43 @@ static void put_row(fx_text *t, const row *r, const int *widths)
     fx_puts(t, "\n");
 }
 
-void fx_graph_print_table(fx_text *t, const fx_graph *g)
+/* What a captured graph's calls give and cost is told by the legalised copy: the calls a node became stand in a row, the last under
+ * its name. */
+static const fx_node *legal_call(const fx_graph *legal, const fx_node *n, const fx_node **at, double *flops)
+{
+    const fx_node *last = fx_graph_find_node(legal, n->name);
+    for (*flops = 0; last && *at; *at = (*at)->next) {
+        *flops += (double)fx_node_flops(*at);
+        if (*at == last) {
+            *at = last->next;
+            return last;
+        }
+    }
+    return NULL;
+}
+
+void fx_graph_print_table(fx_text *t, const fx_graph *g, const fx_graph *legal)
 {
     fx_arena *arena = fx_arena_create(g->ctx);
     row *rows = FX_NEW_ARRAY(arena, row, g->n_nodes + 1);
     size_t n_rows = 1;
     double flops = 0;
+    bool unknown = g->stage == FX_STAGE_CAPTURED && !legal;
+    const fx_node *at = legal ? legal->first : NULL;
     totals sum = {.arena = arena};
     rows[0] = (row){{"opcode", "name", "target", "value", "FLOPs", "bytes", "module"}};
     FX_FOR_NODES(g, n) {
         fx_text type;
         fx_text_init(&type, arena);
-        if (n->type && n->opcode != FX_OUTPUT)
-            fx_type_print(&type, n->type);
+        double f = (double)fx_node_flops(n);
+        const fx_node *call = legal ? legal_call(legal, n, &at, &f) : n;
+        const fx_type *value = n->type || !call ? n->type : call->type;
+        if (value && n->opcode != FX_OUTPUT)
+            fx_type_print(&type, value);
         const fx_attr *a = n->opcode == FX_GET_ATTR ? fx_attr_find(g, n->target) : NULL;
-        int64_t f = fx_node_flops(n);
-        flops += (double)f;
+        flops += f;
         rows[n_rows++] = (row){{fx_opcode_name(n->opcode), cell(arena, n->name), cell(arena, n->target), cell(arena, type.data),
-                                number(arena, (double)f), a ? number(arena, attr_bytes(a)) : "", cell(arena, n->loc.module)}};
+                                number(arena, f), a ? number(arena, attr_bytes(a)) : "", cell(arena, n->loc.module)}};
     }
     int widths[COLUMNS] = {0};
     for (size_t i = 0; i < n_rows; i++) {
@@ -171,7 +190,7 @@ void fx_graph_print_table(fx_text *t, const fx_graph *g)
     count_modules(&sum, g->root);
     const char *parts[4] = {number(arena, flops), number(arena, sum.parameters), number(arena, sum.bytes), number(arena, sum.buffers)};
     for (int i = 0; i < 4; i++)
-        parts[i] = *parts[i] ? parts[i] : "0";
+        parts[i] = i == 0 && unknown ? "unknown" : *parts[i] ? parts[i] : "0";
     fx_printf(t, "\n%zu nodes, %s FLOPs, %s parameters (%s bytes), %s bytes of buffers and constants\n", g->n_nodes, parts[0], parts[1],
               parts[2], parts[3]);
     fx_arena_free(arena);

@@ -339,7 +339,7 @@ START_TEST(no_bytes_harm_the_parser)
             fx_text_init(&u, fx_context_arena(c));
             fx_graph_print(&u, again);
             ck_assert_str_eq(t.data, u.data);
-            fx_graph_print_table(&u, g);
+            fx_graph_print_table(&u, g, NULL);
             fx_graph_print_dot(&u, g);
         } else {
             ck_assert_uint_ge(fx_diag_count(c), 1);
@@ -387,7 +387,7 @@ START_TEST(table_counts_and_aligns)
                          "output((%conv2d,))\n");
     fx_text t;
     fx_text_init(&t, fx_context_arena(ctx));
-    fx_graph_print_table(&t, g);
+    fx_graph_print_table(&t, g, NULL);
     ck_assert_int_eq(fx_node_flops(fx_graph_find_node(g, "conv2d")), 2 * 16 * 30 * 30 * 27);
     ck_assert_ptr_nonnull(strstr(t.data, "opcode         name    target               value                 FLOPs  bytes  module\n"));
     ck_assert_ptr_nonnull(strstr(t.data, "get_attr       w       conv.weight          f32[16, 3, 3, 3]             1.7 k\n"));

@@ -338,7 +338,7 @@ START_TEST(every_form_copes)
         ck_assert_msg(fx_json_parse(&r, tmp, json.data, json.size, &root) == FX_OK, "%s", first_message());
         fx_text_init(&t, tmp);
         fx_graph_print_dot(&t, g);
-        fx_graph_print_table(&t, g);
+        fx_graph_print_table(&t, g, NULL);
         ck_assert_uint_eq(fx_diag_count(ctx), 0);
         fx_status st[3] = {fx_python_code(&t, g), fx_python_readable(&t, g), fx_python_tabular(&t, g)};
         for (int k = 0; k < 3; k++)
