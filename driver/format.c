@@ -16,12 +16,15 @@ typedef struct format_job {
 } format_job;
 
 /* A captured graph's shapes and costs are known once it is legalised, if it can be. */
-static void put_table(fx_text *t, fx_graph *g)
+static fx_status put_table(fx_text *t, fx_graph *g)
 {
     size_t before = fx_diag_count(g->ctx);
     fx_graph *legal = g->stage == FX_STAGE_CAPTURED ? fx_graph_copy(g) : NULL;
+    fx_status status = legal ? fx_legalize(legal) : FX_OK;
 
-    if (legal && fx_legalize(legal) != FX_OK) {
+    if (status == FX_ERR_NOMEM)
+        return status;
+    if (status != FX_OK) {
         fx_diag_truncate(g->ctx, before);
         fx_arena_free(legal->arena);
         legal = NULL;
@@ -29,6 +32,7 @@ static void put_table(fx_text *t, fx_graph *g)
     fx_graph_print_table(t, g, legal);
     if (legal)
         fx_arena_free(legal->arena);
+    return FX_OK;
 }
 
 static fx_status format_graph(void *arg)
@@ -38,7 +42,7 @@ static fx_status format_graph(void *arg)
 
     fx_text_init(&t, fx_context_arena(job->graph->ctx));
     switch (job->form) {
-    case FX_FORM_TABLE: put_table(&t, job->graph); break;
+    case FX_FORM_TABLE: FX_TRY(put_table(&t, job->graph)); break;
     case FX_FORM_TEXT: fx_graph_print(&t, job->graph); break;
     case FX_FORM_DOT: fx_graph_print_dot(&t, job->graph); break;
     case FX_FORM_CODE: FX_TRY(fx_python_code(&t, job->graph)); break;

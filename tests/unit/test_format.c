@@ -117,6 +117,25 @@ START_TEST(tabular_is_fx_s)
 }
 END_TEST
 
+START_TEST(the_table_knows_captured_graphs)
+{
+    fx_graph *g = NULL;
+    static const char text[] = "graph \"net\" captured\n"
+                               "module c : torch.nn.Conv2d(in_channels=3, out_channels=8, kernel_size=3)\n"
+                               "parameter c.weight : f32[8, 3, 3, 3] = all 0.5\nparameter c.bias : f32[8] = all 0.0\n"
+                               "%x : f32[1, 3, 8, 8] = placeholder[x]\n%c = call_module[c](%x)\n%flat = call_method[flatten](%c, 1)\n"
+                               "%what = call_function[mine.what](%flat)\noutput(%flat)\n";
+    ck_assert_int_eq(fx_graph_parse(ctx, "t.fx", text, sizeof text - 1, &g), FX_OK);
+    ck_assert_ptr_nonnull(strstr(format(g, FX_FORM_TABLE), "\n5 nodes, unknown FLOPs, 224 parameters"));
+    ck_assert_uint_eq(fx_diag_count(ctx), 0);
+    ck_assert_int_eq(fx_graph_erase_node(g, fx_graph_find_node(g, "what")), FX_OK);
+    const char *table = format(g, FX_FORM_TABLE);
+    ck_assert_ptr_nonnull(strstr(table, "c        f32[1, 8, 6, 6]  15.6 k"));
+    ck_assert_ptr_nonnull(strstr(table, "f32[1, 288]"));
+    ck_assert_ptr_nonnull(strstr(table, "\n4 nodes, 15.6 k FLOPs, 224 parameters"));
+}
+END_TEST
+
 START_TEST(json_tells_all)
 {
     const char *text = format(small(ctx), FX_FORM_JSON);
@@ -245,6 +264,7 @@ int main(void)
     tcase_add_test(t, code_is_fx_s);
     tcase_add_test(t, readable_is_fx_s);
     tcase_add_test(t, tabular_is_fx_s);
+    tcase_add_test(t, the_table_knows_captured_graphs);
     tcase_add_test(t, json_tells_all);
     tcase_add_test(t, an_empty_graph_has_every_form);
     tcase_add_test(t, null_and_unknown_forms_are_refused);
