@@ -382,6 +382,13 @@ static void bind(fx_lg *l)
     }
 }
 
+/* Rules look at single numbers: those must be known now. Lists and what goes by name are passed on as they are. */
+static bool is_known(const fx_lg *l, const fx_param *p, const fx_arg *v)
+{
+    bool number = p->kind == FX_PARAM_INT || p->kind == FX_PARAM_FLOAT || p->kind == FX_PARAM_BOOL;
+    return l->row->rule == fx_lg_by_name || !number || !v || (v->kind != FX_ARG_NODE && v->kind != FX_ARG_SYM);
+}
+
 /* Whether the word is in a row's spare list; *must when it has to have its default. */
 static bool is_spare(const char *spare, const char *name, bool *must)
 {
@@ -401,6 +408,8 @@ static bool is_spare(const char *spare, const char *name, bool *must)
 static void check_spare(fx_lg *l, const fx_param *p, const fx_arg *v, bool known)
 {
     bool must = false;
+    if (!is_known(l, p, v))
+        fx_lg_refuse(l, "%s: expected a number that is known before the graph runs", p->name);
     if (strcmp(p->name, "inplace") == 0 || (!is_spare(l->row->spare, p->name, &must) && known) || !v || !must || v == p->def)
         return;
     fx_text t;

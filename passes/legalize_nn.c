@@ -39,15 +39,31 @@ static int64_t int_at(const fx_arg *a, int i)
     return a->n ? a->items[i < a->n ? i : a->n - 1]->i : 0;
 }
 
+/* A positive number or a list of such. */
+static bool are_ints(const fx_arg *a)
+{
+    bool list = a && (a->kind == FX_ARG_LIST || a->kind == FX_ARG_TUPLE);
+    for (int i = 0; list && i < a->n; i++)
+        if (a->items[i]->kind != FX_ARG_INT || a->items[i]->i < 0)
+            return false;
+    return list || (a && a->kind == FX_ARG_INT && a->i >= 0);
+}
+
 /* Conv2d(padding_mode="reflect") pads first; by how much, for "same", depends on the kernel. */
 static const fx_arg *conv_padded(fx_lg *l, int rank, const char *mode)
 {
     const fx_arg *padding = fx_lg_arg(l, "padding"), *kernel = fx_lg_arg(l, "kernel_size"), *dilation = fx_lg_arg(l, "dilation");
     int64_t amounts[6];
+    if ((!are_ints(padding) && !(padding && padding->kind == FX_ARG_STR)) || !are_ints(kernel) || !are_ints(dilation)) {
+        fx_lg_refuse(l, "%s: expected integers as padding, kernel_size and dilation", called(l));
+        return l->bound[0];
+    }
     for (int i = 0; i < rank; i++) {
         int64_t before = 0, after = 0;
         if (is_text(padding, "same")) {
-            int64_t total = int_at(dilation, i) * (int_at(kernel, i) - 1);
+            int64_t total;
+            if (__builtin_mul_overflow(int_at(dilation, i), int_at(kernel, i) - 1, &total))
+                fx_lg_refuse(l, "%s: the padding overflows 64 bits", called(l));
             before = total / 2;
             after = total - before;
         } else if (padding->kind != FX_ARG_STR) {
@@ -376,7 +392,12 @@ void fx_lg_interpolate(fx_lg *l)
                 fx_lg_refuse(l, "%s: recompute_scale_factor of dynamic sizes is not supported", called(l));
                 return;
             }
-            items[i] = fx_lg_int(l, (int64_t)floor((double)t->dims[2 + i].value * scale->items[i]->f));
+            double size_i = floor((double)t->dims[2 + i].value * scale->items[i]->f);
+            if (!(size_i >= 1 && size_i < 0x1p62)) {
+                fx_lg_refuse(l, "%s: expected a scale_factor that gives a size", called(l));
+                return;
+            }
+            items[i] = fx_lg_int(l, (int64_t)size_i);
         }
         size = fx_arg_seq(l->ctx, FX_ARG_LIST, 2, items);
         scale = NULL;

@@ -230,6 +230,7 @@ static const struct { fx_status status; const char *text; const char *messages[4
     {FX_ERR_UNSUPPORTED, "%a = call_function[torch._assert](False, \"broken\")\noutput(%x)\n", {"assertion"}},
     {FX_ERR_UNSUPPORTED, "%y = placeholder[y]\noutput(%y)\n", {"no type", "example inputs", "node 'y'"}},
     {FX_ERR_TYPE, "%a = call_function[operator.floordiv](1, 0)\noutput(%a)\n", {"division by zero"}},
+    {FX_ERR_UNSUPPORTED, "%a = call_function[torch.nn.functional.softshrink](%x, sym(s0))\noutput(%a)\n", {"lambd: expected a number that is known"}},
     {FX_ERR_UNSUPPORTED, "%a = call_function[builtins.getattr](%x, \"grad\")\noutput(%a)\n", {"'grad'"}},
 };
 
