@@ -124,6 +124,7 @@ struct fx_context {
     fx_storage *storages;
     const fx_schema *schemas[FX_OP_COUNT];
     const fx_schema *class_schemas[FX_MODULE_COUNT];
+    const fx_op *overloads[FX_OP_COUNT]; /* the next row of the same packet, once asked for */
     fx_map targets, methods; /* interned target -> fx_target_info */
     fx_map classes;   /* interned class name -> fx_class, fx_classes[0] for none */
     const fx_arg *empty_tuple, *empty_dict; /* of most nodes */

@@ -238,10 +238,18 @@ const fx_op *fx_node_row(const fx_node *n, bool *inplace)
     return info ? info->op : NULL;
 }
 
-static size_t packet_length(const char *name)
+/* The next row of the same packet ("aten.mean."), around the table to op itself; remembered. */
+static const fx_op *next_overload(fx_context *ctx, const fx_op *op)
 {
-    const char *dot = strrchr(name, '.');
-    return dot ? (size_t)(dot - name) + 1 : strlen(name);
+    if (ctx->overloads[op->id])
+        return ctx->overloads[op->id];
+    const char *dot = strrchr(op->name, '.');
+    size_t length = dot ? (size_t)(dot - op->name) + 1 : strlen(op->name);
+    int i = op->id;
+    do
+        i = i + 1 == FX_OP_COUNT ? 1 : i + 1;
+    while (strncmp(fx_ops[i].name, op->name, length) != 0);
+    return ctx->overloads[op->id] = &fx_ops[i];
 }
 
 /* Foreign spellings only: "aten.add.Tensor" says which overload it is. */
@@ -258,10 +266,9 @@ bool fx_call_view(const fx_node *n, fx_call_args *out)
         return false;
     if (fit(&t, out) == FX_OK)
         return true;
-    size_t length = packet_length(op->name);
-    for (int i = 1; i < FX_OP_COUNT && may_be_overloaded(n); i++) {
-        out->op = &fx_ops[i];
-        if (out->op != op && strncmp(out->op->name, op->name, length) == 0 && fit(&t, out) == FX_OK)
+    for (const fx_op *o = next_overload(n->graph->ctx, op); o != op && may_be_overloaded(n); o = next_overload(n->graph->ctx, o)) {
+        out->op = o;
+        if (fit(&t, out) == FX_OK)
             return true;
     }
     out->op = op;
