@@ -170,7 +170,9 @@ fx_status infer_conv_padding(fx_infer *c)
             return fx_infer_fail(c, "padding 'same' needs stride 1, got %" PRId64, v.stride[i]);
         if (v.w->dims[2 + i].sym)
             return fx_infer_refuse(c, "a kernel of symbolic size is not supported");
-        int64_t total = v.dilation[i] * (v.w->dims[2 + i].value - 1);
+        int64_t total;
+        if (v.dilation[i] < 1 || __builtin_mul_overflow(v.dilation[i], v.w->dims[2 + i].value - 1, &total))
+            return fx_infer_fail(c, "a dilation of %" PRId64 " is out of range", v.dilation[i]);
         v.pad[i] = total / 2;
         v.pad_extra[i] = total % 2;
     }

@@ -243,6 +243,11 @@ static void look(fx_lg *l)
 
 static void legalize(fx_lg *l)
 {
+    for (int i = 0; i < l->at->n_operands; i++)
+        if (!l->at->operands[i].def->type) {
+            fx_lg_refuse(l, "the type of its operand '%s' is not known", l->at->operands[i].def->name);
+            return;
+        }
     switch (l->at->opcode) {
     case FX_PLACEHOLDER: placeholder(l); break;
     case FX_GET_ATTR: get_attr(l); break;
