@@ -77,14 +77,21 @@ static fx_status dump(void *user, const char *pass, fx_graph *graph)
     return status;
 }
 
-static void tell(const arguments *a, const fx_pass_report *r)
+static void tell_all(size_t n, const fx_change *list)
 {
-    for (size_t i = 0; a->log && i < r->n_changes; i++) {
-        const fx_change *c = &r->changes[i];
+    for (const fx_change *c = list; c < list + n; c++) {
         if (c->node)
             printf("// %s: '%s': %s\n", c->pass, c->node, c->what);
         else
             printf("// %s: %s\n", c->pass, c->what);
+    }
+}
+
+static void tell(const arguments *a, const fx_pass_report *r)
+{
+    if (a->log) {
+        tell_all(r->n_changes, r->changes);
+        tell_all(r->n_notes, r->notes);
     }
     for (size_t i = 0; a->time && i < r->n_times; i++)
         printf("// time %-24s %9.3f ms, %zu changes, %zu nodes then\n", r->times[i].pass, 1e3 * r->times[i].seconds, r->times[i].changes,

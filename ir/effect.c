@@ -154,21 +154,36 @@ static bool is_true(const fx_arg *a)
     return a && !is_false(a);
 }
 
-static unsigned module_effects(const fx_module *m, int depth)
+/* Whether what the module gives may be (part of) what it takes; a chain's: when that is so of all in it. */
+static bool gives_input(const fx_module *m, int depth)
+{
+    const fx_class *c = m->body || depth >= MAX_DEPTH ? NULL : fx_module_class_of(m);
+    if (!c)
+        return true;
+    bool all = true;
+    for (size_t i = 0; c->flags & FX_MODULE_CHAIN && i < m->n_children && all; i++)
+        all = gives_input(m->children[i], depth + 1);
+    return c->flags & FX_MODULE_CHAIN ? all : c->flags & FX_MODULE_VIEW || is_true(fx_module_config(m, "inplace"));
+}
+
+/* own: what it takes is memory made since the outermost module began, which nobody else sees. */
+static unsigned module_effects(const fx_module *m, int depth, bool own)
 {
     if (m->body)
         return graph_effects(m->body, depth + 1);
     const fx_class *c = fx_module_class_of(m);
     if (!c)
         return FX_EFFECT_UNKNOWN;
-    unsigned e = is_true(fx_module_config(m, "inplace")) ? FX_EFFECT_WRITES : 0;
+    unsigned e = !own && is_true(fx_module_config(m, "inplace")) ? FX_EFFECT_WRITES : 0;
     if (is_true(fx_module_config(m, "training"))) {
         e |= c->flags & FX_MODULE_RANDOM ? FX_EFFECT_RANDOM : 0;
         e |= c->flags & FX_MODULE_STATISTICS && is_true(fx_module_config(m, "track_running_stats")) ? FX_EFFECT_WRITES : 0;
     }
-    /* Sequential: what is in it, which is below it in the tree. */
-    for (size_t i = 0; c->id == FX_MODULE_Sequential && i < m->n_children; i++)
-        e |= depth < MAX_DEPTH ? module_effects(m->children[i], depth + 1) : FX_EFFECT_UNKNOWN;
+    /* A chain: what is in it, which is below it in the tree. */
+    for (size_t i = 0; c->flags & FX_MODULE_CHAIN && i < m->n_children; i++) {
+        e |= depth < MAX_DEPTH ? module_effects(m->children[i], depth + 1, own) : FX_EFFECT_UNKNOWN;
+        own = own || !gives_input(m->children[i], depth + 1);
+    }
     return e;
 }
 
@@ -193,7 +208,7 @@ static unsigned effects(const fx_node *n, int depth)
     case FX_CALL_METHOD: break;
     case FX_CALL_MODULE: {
         const fx_module *m = fx_module_find(n->graph, n->target);
-        return m ? module_effects(m, depth) : FX_EFFECT_UNKNOWN;
+        return m ? module_effects(m, depth, false) : FX_EFFECT_UNKNOWN;
     }
     default: return FX_EFFECT_KEEP;
     }
@@ -254,8 +269,8 @@ bool fx_node_writes(const fx_node *n, int operand)
     if (n->opcode == FX_CALL_MODULE) {
         const fx_module *m = fx_module_find(n->graph, n->target);
         const fx_class *c = m && !m->body ? fx_module_class_of(m) : NULL;
-        if (!c || c->id == FX_MODULE_Sequential)
-            return !m || (module_effects(m, 0) & (FX_EFFECT_WRITES | FX_EFFECT_UNKNOWN));
+        if (!c || c->flags & FX_MODULE_CHAIN)
+            return !m || (module_effects(m, 0, false) & (FX_EFFECT_WRITES | FX_EFFECT_UNKNOWN));
         const fx_arg *first = first_argument(n);
         return is_true(fx_module_config(m, "inplace")) && first && names_operand(first, operand);
     }
@@ -290,10 +305,9 @@ bool fx_node_may_return(const fx_node *n, int operand)
     unsigned shares = 0;
     if (n->opcode == FX_CALL_MODULE) {
         const fx_module *m = fx_module_find(n->graph, n->target);
-        const fx_class *c = m && !m->body ? fx_module_class_of(m) : NULL;
-        if (!c || c->id == FX_MODULE_Sequential)
+        if (!m || m->body || !fx_module_class_of(m))
             return true;
-        shares = c->flags & FX_MODULE_VIEW || is_true(fx_module_config(m, "inplace")) ? VIEW : FRESH;
+        shares = gives_input(m, 0) ? VIEW : FRESH;
     } else if (n->opcode == FX_CALL_FUNCTION || n->opcode == FX_CALL_METHOD) {
         const fx_target_info *info = info_of(n);
         shares = info->effects & (VIEW | FRESH);
@@ -385,6 +399,20 @@ static void add_write(builder *b, const fx_node *def, uint32_t position)
     FX_PUSH(b->scratch, b->writes, b->n, b->cap) = (write){def->id, position};
 }
 
+/* A module that writes buffers of its own or of what is in it. */
+static void add_module_writes(builder *b, const fx_module *m, uint32_t position, int depth)
+{
+    if (!(module_effects(m, 0, false) & (FX_EFFECT_WRITES | FX_EFFECT_UNKNOWN)))
+        return;
+    for (size_t i = 0; i < m->n_attrs; i++) {
+        const fx_node *other = fx_map_get(&b->memory, memory_of(m->graph, m->attrs[i]->path));
+        if (other)
+            add_write(b, other, position);
+    }
+    for (size_t i = 0; i < m->n_children && depth < MAX_DEPTH; i++)
+        add_module_writes(b, m->children[i], position, depth + 1);
+}
+
 static void add_node(builder *b, const fx_node *n, uint32_t position)
 {
     fx_alias *a = b->a;
@@ -407,15 +435,9 @@ static void add_node(builder *b, const fx_node *n, uint32_t position)
         if (fx_node_writes(n, i))
             add_write(b, def, position);
     }
-    if (n->opcode != FX_CALL_MODULE)
-        return;
-    /* A module that writes its own buffers. */
-    const fx_module *m = fx_module_find(n->graph, n->target);
-    for (size_t i = 0; m && i < m->n_attrs && module_effects(m, 0) & (FX_EFFECT_WRITES | FX_EFFECT_UNKNOWN); i++) {
-        const fx_node *other = fx_map_get(&b->memory, memory_of(n->graph, m->attrs[i]->path));
-        if (other)
-            add_write(b, other, position);
-    }
+    const fx_module *m = n->opcode == FX_CALL_MODULE ? fx_module_find(n->graph, n->target) : NULL;
+    if (m)
+        add_module_writes(b, m, position, 0);
 }
 
 fx_alias *fx_alias_new(const fx_graph *g, fx_arena *arena)

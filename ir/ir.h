@@ -318,14 +318,17 @@ enum { /* fx_class.flags */
     FX_MODULE_CONTAINER = 1,  /* cannot be called */
     FX_MODULE_RANDOM = 2,     /* random when training */
     FX_MODULE_STATISTICS = 4, /* writes its running statistics when training */
-    FX_MODULE_VIEW = 8        /* its result may be (part of) its input */
+    FX_MODULE_VIEW = 8,       /* its result may be (part of) its input */
+    FX_MODULE_CHAIN = 16      /* calls the modules in it, each with what the one before gives */
 };
 
 typedef enum fx_module_id {
     FX_MODULE_NONE = 0,
 #define CLASS(name, ...) FX_MODULE_##name,
+#define FUSED(name) FX_MODULE_##name,
 #include "module_class.def"
 #undef CLASS
+#undef FUSED
     FX_MODULE_COUNT
 } fx_module_id;
 
@@ -342,6 +345,8 @@ extern const fx_class fx_classes[FX_MODULE_COUNT];
 const fx_class *fx_class_find(const char *class_name);
 const fx_class *fx_module_class_of(const fx_module *m); /* of m->class_name, remembered by the context */
 const fx_schema *fx_class_schema(fx_context *ctx, const fx_class *c); /* parsed once a context */
+/* The convolution or linear layer in a fused pair; m itself when it is none. */
+fx_module *fx_module_layer(const fx_module *m);
 
 /* ---- graph.c, module.c: the graph ------------------------------------------------------------------- */
 

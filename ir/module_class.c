@@ -7,8 +7,11 @@
 const fx_class fx_classes[FX_MODULE_COUNT] = {
 #define CLASS(name, file, flags, settings) \
     [FX_MODULE_##name] = {FX_MODULE_##name, "torch.nn.modules." file "." #name, "torch.nn." #name, flags, settings},
+#define FUSED(name) \
+    [FX_MODULE_##name] = {FX_MODULE_##name, "torch.ao.nn.intrinsic.modules.fused." #name, "torch.ao.nn.intrinsic." #name, FX_MODULE_CHAIN, "()"},
 #include "ir/module_class.def"
 #undef CLASS
+#undef FUSED
 };
 
 const fx_class *fx_class_find(const char *class_name)
@@ -38,6 +41,13 @@ const fx_class *fx_module_class_of(const fx_module *m)
         fx_map_put(ctx->arena, &ctx->classes, name, (void *)(c ? c : &fx_classes[FX_MODULE_NONE]));
     }
     return c && c->id != FX_MODULE_NONE ? c : NULL;
+}
+
+fx_module *fx_module_layer(const fx_module *m)
+{
+    const fx_class *c = m->body ? NULL : fx_module_class_of(m);
+    bool fused = c && c->flags & FX_MODULE_CHAIN && c->id != FX_MODULE_Sequential && m->n_children > 0;
+    return fused ? m->children[0] : (fx_module *)m;
 }
 
 const fx_arg *fx_module_config(const fx_module *m, const char *key)

@@ -1,5 +1,6 @@
 /* passes/count.c: what a graph costs: FLOPs, parameters, bytes.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "passes/rewrite.h"
@@ -169,4 +170,13 @@ fx_status fx_graph_count(fx_graph *graph, fx_graph_cost *out)
     if (status == FX_OK)
         *out = j.cost;
     return status;
+}
+
+fx_status fx_gpass_count(fx_pass_run *run)
+{
+    fx_graph_cost c;
+    FX_TRY(fx_graph_count(run->graph, &c));
+    fx_pass_tell(run, NULL, "%" PRId64 " flops, %" PRId64 " parameters, %" PRId64 " bytes of weights, %" PRId64 " bytes of activations at most", c.flops,
+                 c.parameters, c.weight_bytes, c.peak_activation_bytes);
+    return FX_OK;
 }

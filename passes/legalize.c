@@ -259,6 +259,52 @@ static void legalize(fx_lg *l)
         l->status = fx_fail(l->ctx, FX_INTERNAL, &l->at->loc, "legalising %s gave nothing", l->at->target);
 }
 
+/* A chain: each module in it takes what the one before gives; the node becomes the last. */
+void fx_lg_chain(fx_lg *l)
+{
+    enum { DEEPEST = 50 };
+    const fx_module *m = l->module;
+    fx_graph *g = l->g;
+    fx_node *at = l->at, *x = fx_lg_node(l, l->bound[0]);
+    if (!m->n_children) {
+        fx_lg_same(l, l->bound[0]);
+        return;
+    }
+    if (!x || l->run->depth >= DEEPEST) {
+        fx_lg_refuse(l, "module '%s': %s", m->path, x ? "chains of modules are nested too deep" : "expected a tensor");
+        return;
+    }
+    l->run->depth++;
+    for (size_t i = 0; i < m->n_children && l->status == FX_OK; i++) {
+        const char *path = m->children[i]->path;
+        const fx_arg *leaf = fx_arg_operand(l->ctx, 0), *args = fx_arg_seq(l->ctx, FX_ARG_TUPLE, 1, &leaf);
+        const fx_type *said = at->type;
+        fx_node *n = at;
+        if (i + 1 < m->n_children) {
+            g->insert_before = at;
+            n = fx_node_new(g, FX_CALL_MODULE, path, args, NULL, 1, &x, fx_intern_f(l->ctx, "%s_%s", at->name, m->children[i]->name));
+            g->insert_before = NULL;
+            const char *own = n->name;
+            n->loc = at->loc;
+            n->loc.node = own;
+        } else {
+            at->target = path;
+            fx_node_assign(at, args, NULL, 1, &x);
+            at->type = said;
+        }
+        fx_lg inner = begin(l->run, n);
+        legalize(&inner);
+        l->status = inner.status;
+        l->why = inner.why;
+        x = inner.result;
+        if (l->status == FX_OK && !x && n != at)
+            fx_lg_refuse(l, "module '%s': expected it to give a tensor", path);
+    }
+    l->run->depth--;
+    l->done = true;
+    l->result = x;
+}
+
 /* ---- whole graphs ------------------------------------------------------------------------------------------------------------ */
 
 /* One kind of trouble: its message, where it was seen first and how often. */

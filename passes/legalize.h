@@ -24,6 +24,7 @@ typedef struct fx_lg_run {
     fx_arena *scratch;
     const fx_schema **signatures; /* by row */
     fx_map calls;                 /* target -> row, or none; methods under ".name" */
+    int depth;                    /* of chains in chains */
 } fx_lg_run;
 
 void fx_lg_begin(fx_lg_run *run, fx_graph *g, fx_arena *scratch);

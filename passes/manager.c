@@ -300,22 +300,36 @@ static fx_status read_pipeline(reader *r)
 struct fx_pass_log {
     const step *step;
     bool wanted;         /* by the caller: there is a report */
-    fx_change *changes;
-    size_t n, cap;
+    struct changes {
+        fx_change *list;
+        size_t n, cap;
+    } changes, notes;
 };
+
+static void write_down(const fx_pass_run *run, struct changes *in, const fx_node *n, const char *fmt, va_list ap)
+{
+    fx_arena *arena = fx_context_arena(run->ctx);
+    if (run->log->wanted) {
+        const char *what = fx_arena_vprintf(arena, fmt, ap);
+        FX_PUSH(arena, in->list, in->n, in->cap) = (fx_change){run->name, n ? n->name : NULL, what};
+    }
+}
 
 void fx_pass_note(fx_pass_run *run, const fx_node *n, const char *fmt, ...)
 {
-    struct fx_pass_log *log = run->log;
-    fx_arena *arena = fx_context_arena(run->ctx);
     va_list ap;
     run->n_changes++;
-    if (!log->wanted)
-        return;
     va_start(ap, fmt);
-    const char *what = fx_arena_vprintf(arena, fmt, ap);
+    write_down(run, &run->log->changes, n, fmt, ap);
     va_end(ap);
-    FX_PUSH(arena, log->changes, log->n, log->cap) = (fx_change){run->name, n ? n->name : NULL, what};
+}
+
+void fx_pass_tell(fx_pass_run *run, const fx_node *n, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    write_down(run, &run->log->notes, n, fmt, ap);
+    va_end(ap);
 }
 
 static const option none = {"", 0, 0};
@@ -409,7 +423,7 @@ static fx_status run_all(void *arg)
         if (j->options->check)
             FX_TRY(j->options->check(j->options->user, pass->name, j->graph));
     }
-    j->report = (fx_pass_report){log.n, log.changes, times ? r.n : 0, times};
+    j->report = (fx_pass_report){log.changes.n, log.changes.list, times ? r.n : 0, times, log.notes.n, log.notes.list};
     return FX_OK;
 }
 

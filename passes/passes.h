@@ -24,6 +24,9 @@ typedef struct fx_pass_run {
 /* Logs one change; n NULL: of the graph as a whole. */
 void fx_pass_note(fx_pass_run *run, const fx_node *n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* Logs what is no change. */
+void fx_pass_tell(fx_pass_run *run, const fx_node *n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
 /* The pass's options, as given or by default; the manager has checked that they are of their type. */
 double fx_pass_float(const fx_pass_run *run, const char *name);
 int64_t fx_pass_int(const fx_pass_run *run, const char *name);

@@ -59,7 +59,8 @@ fx_attr *fx_matrix_of(const fx_node *n, bool *turned)
 static bool weight_of_module(const fx_node *n, fx_weight *out)
 {
     const fx_module *m = fx_module_find(n->graph, n->target);
-    const fx_class *class = m ? fx_class_find(m->class_name) : NULL;
+    m = m ? fx_module_layer(m) : NULL;
+    const fx_class *class = m ? fx_module_class_of(m) : NULL;
     switch (class ? class->id : FX_MODULE_NONE) {
     case FX_MODULE_ConvTranspose1d: case FX_MODULE_ConvTranspose2d: case FX_MODULE_ConvTranspose3d:
         out->transposed = true;

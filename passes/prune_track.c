@@ -819,7 +819,8 @@ static void track_node(fx_tracker *t, fx_node *n)
         return;
     case FX_CALL_MODULE:
         c.module = fx_module_find(n->graph, n->target);
-        c.class = c.module ? fx_class_find(c.module->class_name) : NULL;
+        c.module = c.module ? fx_module_layer(c.module) : NULL; /* a ReLU after it keeps the channels */
+        c.class = c.module ? fx_module_class_of(c.module) : NULL;
         c.x = first && first->kind == FX_ARG_NODE ? n->operands[first->i].def : NULL;
         c.in = c.x ? t->of[c.x->id] : NULL;
         if (c.module)

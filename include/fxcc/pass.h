@@ -46,6 +46,8 @@ typedef struct fx_pass_report {
     const fx_change *changes;
     size_t n_times;
     const fx_pass_time *times;
+    size_t n_notes;            /* what passes say that is no change: costs counted, why nothing was done */
+    const fx_change *notes;
 } fx_pass_report;
 
 typedef struct fx_pass_options {

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torchvision
 from torch import fx, nn
+from torch.ao.nn.intrinsic.modules import fused
 from torch.nn import functional as F
 
 import fxcc_export
@@ -36,12 +37,15 @@ PICTURES = [  # modules of x: f32[2, 4, 8, 8]
     nn.UpsamplingNearest2d(scale_factor=3), nn.UpsamplingBilinear2d(size=(3, 9)), nn.PixelShuffle(2), nn.ChannelShuffle(2),
     nn.ZeroPad2d((1, 2, 0, 1)), nn.ConstantPad2d(1, 0.5), nn.ReflectionPad2d(2), nn.ReplicationPad2d((1, 0, 2, 1)), nn.Dropout(0.4),
     nn.Dropout2d(), nn.Dropout3d(), nn.AlphaDropout(), nn.FeatureAlphaDropout(), nn.Identity(), nn.Flatten(), nn.Flatten(0, 2),
-    nn.Unflatten(1, (2, 2))]
+    nn.Unflatten(1, (2, 2)), nn.Sequential(nn.Conv2d(4, 3, 3), nn.Sequential(nn.ReLU(True), nn.Sequential()), nn.MaxPool2d(2)),
+    fused.ConvReLU2d(nn.Conv2d(4, 6, 3, padding=1, padding_mode="reflect"), nn.ReLU())]
 LINES = [  # of x.flatten(2): f32[2, 4, 64]
     nn.Conv1d(4, 3, 5, stride=2, padding=2), nn.Conv1d(4, 3, 4, padding="same"), nn.ConvTranspose1d(4, 3, 4, stride=2), nn.BatchNorm1d(4),
     nn.InstanceNorm1d(4, affine=True), nn.MaxPool1d(3), nn.AvgPool1d(2, 2), nn.AdaptiveAvgPool1d(5), nn.Linear(64, 10), nn.Linear(64, 3, bias=False),
-    nn.ZeroPad1d(2), nn.ConstantPad1d((1, 2), -1.0), nn.ReflectionPad1d(3), nn.ReplicationPad1d((2, 0)), nn.Dropout1d()]
-VOLUMES = [nn.ConstantPad3d((1, 0, 0, 2, 0, 1), 1.5), nn.Conv3d(4, 2, 3, padding=1), nn.BatchNorm3d(4), nn.InstanceNorm3d(4)]  # of x[:, :, None]
+    nn.ZeroPad1d(2), nn.ConstantPad1d((1, 2), -1.0), nn.ReflectionPad1d(3), nn.ReplicationPad1d((2, 0)), nn.Dropout1d(),
+    fused.ConvReLU1d(nn.Conv1d(4, 3, 5), nn.ReLU()), fused.LinearReLU(nn.Linear(64, 3), nn.ReLU(True))]
+VOLUMES = [nn.ConstantPad3d((1, 0, 0, 2, 0, 1), 1.5), nn.Conv3d(4, 2, 3, padding=1), nn.BatchNorm3d(4), nn.InstanceNorm3d(4),
+           fused.ConvReLU3d(nn.Conv3d(4, 2, 1), nn.ReLU())]  # of x[:, :, None]
 INPLACE = [nn.ReLU(True), nn.ReLU6(True), nn.SiLU(True), nn.Hardtanh(inplace=True), nn.LeakyReLU(0.1, True), nn.ELU(inplace=True),
            nn.Hardswish(True), nn.Mish(True), nn.Dropout(inplace=True)]
 
@@ -169,6 +173,9 @@ def trace(model):
     class Tracer(fx.Tracer):
         def proxy(self, node):
             return Item(node, self)
+
+        def is_leaf_module(self, m, name):
+            return isinstance(m, nn.Sequential) or super().is_leaf_module(m, name)  # chains called as one
 
     tracer = Tracer()
     graph = tracer.trace(model)

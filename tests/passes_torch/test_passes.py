@@ -5,9 +5,11 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 FXCC names the command. Run by tests/pytest passes_torch. The graph that comes out is printed as FX's Python and run under torch: so values, what
 is left in the inputs, and which results share memory with which inputs and with one another are torch's own.
 """
+import copy
 import operator
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -375,6 +377,79 @@ def test_fusion_of_a_net(form, tmp_path):
     assert not any("drop" in line or "[same]" in line for line in nodes)
     with torch.no_grad():
         torch.testing.assert_close(run_file(tmp_path / "out.fx", tmp_path, x), net(x), rtol=1e-4, atol=1e-5)
+
+
+class Layers(nn.Module):
+    """Pairs of all kinds, beside what is to be left alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.bn = nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect", bias=False), nn.BatchNorm2d(4)
+        self.relu, self.own = nn.ReLU(inplace=True), nn.ReLU()
+        self.again, self.both = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)
+        self.tied = nn.Conv2d(4, 4, 1)
+        self.tied.weight = self.both.weight
+        self.line, self.fc = nn.Conv1d(4, 5, 2), nn.Linear(6, 3)
+        nn.init.uniform_(self.bn.weight, 0.5, 1.5)
+        self.bn.running_mean.uniform_(-0.5, 0.5)
+
+    def forward(self, x):
+        x = self.relu(self.bn(self.stem(x)))
+        x = torch.relu(self.again(self.own(self.again(x))))
+        a = self.both(x)
+        x = F.relu(self.tied(F.relu(a) + a), inplace=True)
+        return self.fc(self.line(x.flatten(2)).relu()[..., :6]).relu(), x.sum(1)
+
+
+def test_pairs_as_torch_makes_them(tmp_path):
+    torch.manual_seed(0)
+    net, x = Layers().eval(), torch.randn(2, 3, 5, 5)
+    fxcc_export.export(fx.symbolic_trace(net), tmp_path / "net.fx", (x,))
+    fxcc("opt", tmp_path / "net.fx", "--passes=fuse_conv_bn,fuse_conv_relu,prune(amount=0.0)", "-o", tmp_path / "out.fx")
+    text = (tmp_path / "out.fx").read_text()
+    fused = set(re.findall(r"^module (\w+) : torch.ao.nn.intrinsic.modules.fused.(\w+)", text, re.M))
+    assert fused == {("stem", "ConvReLU2d"), ("tied", "ConvReLU2d"), ("line", "ConvReLU1d"), ("fc", "LinearReLU")}
+    assert "tied.0.weight" in text and "parameter both.weight" in text and "parameter tied.weight" not in text
+    # torch's own fusion gives modules of the same classes and paths; those, exported, compute the same.
+    pairs = [["stem", "bn", "relu"]]
+    theirs = torch.ao.quantization.fuse_modules(copy.deepcopy(net), pairs)
+    assert type(theirs.stem).__name__ == "ConvReLU2d" and [n for n, _ in theirs.stem.named_children()] == ["0", "1"]
+    inputs = tmp_path / "x.npy"
+    numpy.save(inputs, x.numpy())
+    with torch.no_grad():
+        want = [y.numpy() for y in net(x)]
+    numpy.savez(tmp_path / "io.npz", x=x.numpy(), a=want[0], b=want[1])
+    fxcc("run", tmp_path / "out.fx", inputs, "-o", tmp_path / "got.npz")
+    with numpy.load(tmp_path / "got.npz") as got:
+        for name, w in zip(got.files, want, strict=True):
+            numpy.testing.assert_allclose(got[name], w, rtol=1e-4, atol=1e-5)
+    fxcc("check", tmp_path / "out.fx", f"--against={tmp_path / 'io.npz'}", "--rtol=1e-4", env={"CFLAGS": "-O1"})
+    assert fxcc("opt", tmp_path / "out.fx", "--passes=fuse_conv_relu", "--log") == fxcc("show", "--text", tmp_path / "out.fx")
+
+    class Tracer(fx.Tracer):
+        def is_leaf_module(self, m, name):
+            return isinstance(m, torch.ao.nn.intrinsic.ConvReLU2d) or super().is_leaf_module(m, name)
+    traced = fx.GraphModule(theirs, Tracer().trace(theirs))
+    assert [n.op for n in traced.graph.nodes if n.target == "stem"] == ["call_module"]
+    fxcc_export.export(traced, tmp_path / "theirs.fx", (x,))
+    fxcc("check", tmp_path / "theirs.fx", f"--against={tmp_path / 'io.npz'}", "--rtol=1e-4", env={"CFLAGS": "-O1"})
+
+
+def test_pruning_and_observing_pairs(tmp_path):
+    """What passes do to layers they do to layers in pairs."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2)).eval()
+    x = torch.randn(1, 3, 5, 5)
+    fxcc_export.export(fx.symbolic_trace(net), tmp_path / "net.fx", (x,))
+    for passes, word in (("prune(amount=0.5)", "prune"), ("prune_channels(amount=0.25)", "prune_channels"),
+                         ("insert_observers", "insert_observers")):
+        logs, results = [], []
+        for first in ("", "fuse_conv_relu,"):
+            log = fxcc("opt", tmp_path / "net.fx", f"--passes={first}infer,{passes}", "--log", "-o", tmp_path / "out.fx")
+            logs.append(sum(line.startswith(f"// {word}:") for line in log.splitlines()))
+            results.append(run_file(tmp_path / "out.fx", tmp_path, x))
+        assert logs[0] > 0 and logs[0] == logs[1]
+        torch.testing.assert_close(results[1], results[0])
 
 
 def test_one_line_from_pruning_to_quantising(tmp_path):

@@ -158,7 +158,16 @@ START_TEST(modules_have_effects_by_class_and_setting)
     fx_graph_add_submodule(g, "s.0", "torch.nn.Conv2d", 0, NULL, NULL);
     ck_assert_uint_eq(fx_node_effects(module_call("s", x)), PURE);
     fx_graph_add_submodule(g, "s.1", "torch.nn.ReLU", 1, &inplace, &yes);
+    ck_assert_uint_eq(fx_node_effects(module_call("s", x)), PURE); /* the convolution's result is nobody else's */
+    ck_assert(!fx_node_writes(module_call("s", x), 0) && !fx_node_may_return(module_call("s", x), 0));
+    fx_graph_add_submodule(g, "s.0", "torch.nn.Flatten", 0, NULL, NULL);
     ck_assert_uint_eq(fx_node_effects(module_call("s", x)), WRITES);
+    ck_assert(fx_node_writes(module_call("s", x), 0) && fx_node_may_return(module_call("s", x), 0));
+    fx_graph_add_submodule(g, "pair", "torch.ao.nn.intrinsic.ConvReLU2d", 0, NULL, NULL);
+    fx_graph_add_submodule(g, "pair.0", "torch.nn.Conv2d", 0, NULL, NULL);
+    fx_graph_add_submodule(g, "pair.1", "torch.nn.ReLU", 1, &inplace, &yes);
+    ck_assert_uint_eq(fx_node_effects(module_call("pair", x)), PURE);
+    ck_assert(!fx_node_writes(module_call("pair", x), 0) && !fx_node_may_return(module_call("pair", x), 0));
     ck_assert_uint_eq(fx_node_effects(module_call("nothing", x)), UNKNOWN);
     /* A graph as a module: what it writes counts where it is seen from outside. */
     fx_graph *body = fx_graph_create(ctx, "body");

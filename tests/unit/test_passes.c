@@ -310,6 +310,16 @@ START_TEST(counting)
     ck_assert_int_eq(cost.parameters, 6);
     ck_assert_int_eq(cost.weight_bytes, 6 * 4 + 3 * 8);
     ck_assert_int_eq(cost.peak_activation_bytes, 15 * 4 + 15 * 4);
+    /* The pass says so, and that is no change. */
+    fx_pass_report report;
+    fx_graph *same;
+    ck_assert_int_eq(fx_graph_run_passes(g, "count,eliminate_dead_code", NULL, &same, &report), FX_OK);
+    ck_assert_uint_eq(report.n_changes, 0);
+    ck_assert_uint_eq(report.n_notes, 1);
+    ck_assert_str_eq(report.notes[0].pass, "count");
+    ck_assert_ptr_null(report.notes[0].node);
+    ck_assert_str_eq(report.notes[0].what, "75 flops, 6 parameters, 48 bytes of weights, 120 bytes of activations at most");
+    ck_assert_str_eq(text_of(same), text_of(g));
     /* Of modules too. */
     g = parse(modules);
     ck_assert_int_eq(fx_graph_count(g, &cost), FX_OK);
@@ -318,6 +328,8 @@ START_TEST(counting)
     g = parse("graph \"case\" imported\n\n%x : f32[s0] = placeholder[x]\noutput((%x,))\n");
     ck_assert_int_eq(fx_graph_count(g, &cost), FX_ERR_ARGUMENT);
     ck_assert(strstr(last_message(), "static shape") != NULL);
+    fx_graph *out;
+    ck_assert_int_eq(fx_graph_run_passes(g, "count", NULL, &out, NULL), FX_ERR_ARGUMENT);
     ck_assert_int_eq(fx_graph_count(NULL, &cost), FX_ERR_ARGUMENT);
     ck_assert_int_eq(fx_graph_count(g, NULL), FX_ERR_ARGUMENT);
 }
@@ -451,6 +463,9 @@ static const char *const layers =
     "buffer bn.running_var : f32[1] = [1.0]\n"
     "module act : torch.nn.modules.activation.ReLU\n"
     "module drop : torch.nn.modules.dropout.Dropout\n"
+    "module pair : torch.nn.modules.conv.Conv2d(in_channels=1, out_channels=1, kernel_size=1, bias=False)\n"
+    "parameter pair.weight : f32[1, 1, 1, 1] = [-1.0]\n"
+    "module only : torch.nn.modules.activation.ReLU\n"
     "parameter w : f32[2, 2] = [1.0, 2.0, 3.0, 4.0]\n\n"
     "%x : f32[1, 1, 2, 2] = placeholder[x]\n"
     "%conv = call_module[conv](%x)\n"
@@ -464,14 +479,17 @@ static const char *const layers =
     "%mul = call_function[_operator.mul](%act, %exp)\n"
     "%add = call_function[_operator.add](%mul, 0)\n"
     "%sub = call_function[_operator.sub](%add, %act_1)\n"
-    "output(%sub)\n";
+    "%pair = call_module[pair](%x)\n"
+    "%only = call_module[only](%pair)\n"
+    "output((%sub, %only))\n";
 
 /* Each allocation fails once in turn: the status says so, the graph is as it was. */
 START_TEST(every_allocation_fails_once)
 {
     static const char *const pipelines[] = {
         "infer,remove_dropout,fuse_conv_bn,fold_constants,common_subexpressions,remove_identity,eliminate_dead_code,normalize_args,reinplace",
-        "replace_module(from=torch.nn.ReLU,to=torch.nn.SiLU),replace_op(from=torch.exp,to=torch.sin),legalize,functionalize"};
+        "replace_module(from=torch.nn.ReLU,to=torch.nn.SiLU),replace_op(from=torch.exp,to=torch.sin),legalize,functionalize",
+        "fuse_conv_relu,count,legalize"};
     fx_context *outer = ctx;
     for (int in_place = 0; in_place < 2; in_place++) {
         bool done = false;
@@ -500,6 +518,73 @@ START_TEST(every_allocation_fails_once)
 }
 END_TEST
 
+/* ---- ten passes, one copy ---- */
+
+typedef struct meter {
+    size_t bytes; /* asked for in all */
+    const fx_graph *seen;
+    int passes;
+} meter;
+
+static void *count_alloc(void *user, size_t size)
+{
+    meter *m = user;
+    m->bytes += size;
+    return calloc(1, size);
+}
+
+static fx_status see(void *user, const char *pass, fx_graph *graph)
+{
+    meter *m = user;
+    (void)pass;
+    ck_assert(!m->passes || m->seen == graph);
+    m->seen = graph;
+    m->passes++;
+    return FX_OK;
+}
+
+/* What a pipeline asks of memory, on a long graph; *copy and *text: what one copy of it and its text ask for. */
+static size_t bytes_of(const char *pipeline, int n_passes, size_t *copy, size_t *text)
+{
+    enum { NODES = 20000 };
+    meter m = {0};
+    ctx = fx_context_create_with(count_alloc, fail_free, &m);
+    fx_graph *g = fx_graph_create(ctx, "long"), *out = NULL;
+    fx_node *n = fx_graph_placeholder(g, "x", NULL);
+    for (int i = 0; i < NODES; i++) {
+        fx_value v = fx_v_node(n);
+        n = fx_graph_call_function(g, i % 2 ? "torch.sin" : "torch.cos", 1, &v);
+    }
+    fx_graph_output(g, fx_v_node(n));
+    size_t start = m.bytes;
+    fx_pass_options options = {.check = see, .user = &m, .no_lint = true};
+    ck_assert_int_eq(fx_graph_run_passes(g, pipeline, &options, &out, NULL), FX_OK);
+    size_t bytes = m.bytes - start;
+    ck_assert_int_eq(m.passes, n_passes);
+    ck_assert_ptr_eq(m.seen, out);
+    ck_assert_ptr_ne(out, g);
+    start = m.bytes;
+    ck_assert_ptr_nonnull(fx_graph_copy(g));
+    *copy = m.bytes - start;
+    *text = strlen(text_of(g));
+    fx_context_free(ctx);
+    return bytes;
+}
+
+/* The passes of a pipeline work on one copy, one after another; nine more that find nothing to do copy nothing and write nothing: together
+ * they ask for less than a tenth of what the graph's copy or its text takes. */
+START_TEST(ten_passes_cost_one_copy)
+{
+    fx_context *outer = ctx;
+    size_t copy, text, one = bytes_of("remove_dropout", 1, &copy, &text);
+    size_t ten = bytes_of("remove_dropout,fuse_conv_bn,fuse_linear_bn,fuse_conv_relu,remove_dropout,prune,inline_modules,fuse_conv_bn,remove_dropout,"
+                          "fuse_conv_relu", 10, &copy, &text);
+    ctx = outer;
+    ck_assert_uint_ge(one, copy);
+    ck_assert_msg(ten < one + copy / 10 && ten < one + text / 10, "a pass asked for %zu bytes, ten for %zu; a copy is %zu, the text %zu", one, ten, copy, text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("passes");
@@ -516,7 +601,8 @@ int main(void)
     tcase_add_test(t, counting);
     tcase_add_test(t, copies);
     tcase_add_test(t, linear_growth);
-    tcase_add_loop_test(t, every_allocation_fails_once, 0, 2);
+    tcase_add_loop_test(t, every_allocation_fails_once, 0, 3);
+    tcase_add_test(t, ten_passes_cost_one_copy);
     tcase_set_timeout(t, 120);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

@@ -141,7 +141,10 @@ static void add_layers(making *m, const char *suffix, bool shared)
     const char *s = suffix;
     fx_printf(&m->t, "%%r%s : f32[1, 1, 2, 3] = %s(%%v%d, [1, 1, 2, 3])\n", s, m->captured ? "call_method[reshape]" : "call_function[aten.reshape.default]", x);
     if (m->captured) {
-        fx_printf(&m->t, "%%c%s : f32[1, 1, 2, 3] = call_module[conv](%%r%s)\n%%b%s : f32[1, 1, 2, 3] = call_module[bn](%%c%s)\n", s, s, s, s);
+        const char *second[] = {"call_module[bn](%%c%s)", "call_module[relu](%%c%s)",
+                                "call_function[torch.nn.functional.relu](%%c%s, inplace=True)"};
+        fx_printf(&m->t, "%%c%s : f32[1, 1, 2, 3] = call_module[conv](%%r%s)\n%%b%s : f32[1, 1, 2, 3] = ", s, s, s);
+        fx_printf(&m->t, "%s\n", fx_arena_printf(m->t.arena, second[shared ? 0 : pick(3)], s));
     } else {
         fx_printf(&m->t, "%%cw%s : f32[1, 1, 1, 1] = get_attr[conv.weight]\n%%m%s : f32[1] = get_attr[bn.running_mean]\n", s, s);
         fx_printf(&m->t, "%%c%s : f32[1, 1, 2, 3] = call_function[aten.conv2d.default](%%r%s, %%cw%s)\n", s, s, s);
@@ -164,7 +167,8 @@ static fx_graph *random_graph(uint64_t seed, bool captured)
                       "module conv : torch.nn.modules.conv.Conv2d(in_channels=1, out_channels=1, kernel_size=1, bias=False)\n");
     fx_puts(&m.t, "parameter conv.weight : f32[1, 1, 1, 1] = [0.75]\n");
     if (captured)
-        fx_puts(&m.t, "module bn : torch.nn.modules.batchnorm.BatchNorm2d(num_features=1, eps=1.0, affine=False)\n");
+        fx_puts(&m.t, "module relu : torch.nn.modules.activation.ReLU\n"
+                      "module bn : torch.nn.modules.batchnorm.BatchNorm2d(num_features=1, eps=1.0, affine=False)\n");
     fx_puts(&m.t, "buffer bn.running_mean : f32[1] = [0.375]\n");
     if (captured)
         fx_puts(&m.t, "buffer bn.running_var : f32[1] = [0.375]\n");
