@@ -160,7 +160,7 @@ fx_status fx_gpass_fuse_conv_relu(fx_pass_run *run)
     if (run->n_changes)
         fx_refs_remove_dropped(f.refs);
     if (f.n_operators)
-        fx_pass_tell(run, NULL, "%zu layers with a ReLU are calls of operators, which have no module to fuse: nothing to do, lowering makes one kernel of each",
-                     f.n_operators);
+        fx_pass_tell(run, NULL, "layers with a ReLU that are calls of operators and have no module to fuse: %zu; nothing to do, lowering makes one "
+                     "kernel of each", f.n_operators);
     return FX_OK;
 }
