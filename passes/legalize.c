@@ -282,7 +282,7 @@ void fx_lg_chain(fx_lg *l)
         fx_node *n = at;
         if (i + 1 < m->n_children) {
             g->insert_before = at;
-            n = fx_node_new(g, FX_CALL_MODULE, path, args, NULL, 1, &x, fx_intern_f(l->ctx, "%s_%s", at->name, m->children[i]->name));
+            n = fx_node_new(g, FX_CALL_MODULE, path, args, NULL, 1, &x, fx_intern_f(l->ctx, "%s_%zu", at->name, i));
             g->insert_before = NULL;
             const char *own = n->name;
             n->loc = at->loc;

@@ -378,8 +378,56 @@ START_TEST(every_byte_flipped)
 }
 END_TEST
 
+/* A chain calls what is in it, however deep that lies; what cannot be taken in it is named by its path. */
+START_TEST(chains_of_modules)
+{
+    static const char head[] = "graph \"net\" captured\nmodule s : torch.nn.modules.container.Sequential\n";
+    static const char tail[] = "\n%x : f32[2, 3] = placeholder[x]\n%y = call_module[s](%x)\noutput(%y)\n";
+    static const struct { const char *in, *to, *why; } chains[] = {
+        {"", "output((%x,))", NULL},
+        {"module s.only : torch.nn.modules.activation.ReLU\n", "%y : f32[2, 3] = call_function[aten.relu.default](%x)", NULL},
+        {"module s.a : torch.nn.modules.activation.Tanh\nmodule s.b : torch.nn.modules.linear.Identity\n"
+         "module \"s.c d\" : torch.nn.modules.container.Sequential\nmodule \"s.c d.class\" : torch.nn.modules.activation.ReLU\n",
+         "%y_0 : f32[2, 3] = call_function[aten.tanh.default](%x)  # s\n%y : f32[2, 3] = call_function[aten.relu.default](%y_0)", NULL},
+        {"module s.a : torch.nn.modules.activation.ReLU\nmodule s.b : torch.nn.modules.rnn.LSTM\n", NULL, "torch.nn.modules.rnn.LSTM"},
+        {"module s.a : torch.nn.modules.dropout.Dropout(training=True)\nmodule s.b : torch.nn.modules.activation.ReLU\n", NULL, "'s.a' is in training mode"},
+        {"module s.a.b : torch.nn.modules.activation.ReLU\n", NULL, "class unknown"},
+    };
+    for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
+        char text[4096];
+        snprintf(text, sizeof text, "%s%s%s", head, chains[i].in, tail);
+        if (chains[i].to) {
+            char *after = unit_text(legal(text));
+            ck_assert_msg(strstr(after, chains[i].to) != NULL, "expected '%s', got '%s'", chains[i].to, after);
+            free(after);
+        } else {
+            fx_graph *out = NULL;
+            ck_assert_int_eq(fx_graph_legalize(parsed(text), &out), FX_ERR_UNSUPPORTED);
+            ck_assert_msg(strstr(all_messages(ctx), chains[i].why) != NULL, "expected '%s', got '%s'", chains[i].why, all_messages(ctx));
+        }
+    }
+    for (int depth = 10; depth <= 900; depth += 890) {
+        fx_graph *g = fx_graph_create(ctx, "deep"), *out = NULL;
+        char path[2000] = "s";
+        for (int i = 0; i < depth; i++) {
+            ck_assert_ptr_nonnull(fx_graph_add_submodule(g, path, "torch.nn.Sequential", 0, NULL, NULL));
+            strcat(path, ".s");
+        }
+        ck_assert_ptr_nonnull(fx_graph_add_submodule(g, path, "torch.nn.ReLU", 0, NULL, NULL));
+        fx_node *x = fx_graph_placeholder(g, "x", NULL);
+        x->type = fx_type_tensor_static(ctx, FX_F32, 1, (int64_t[]){4});
+        fx_value v = fx_v_node(x);
+        fx_node *y = fx_graph_call_module(g, "s", 1, &v);
+        fx_graph_output(g, fx_v_node(y));
+        ck_assert_int_eq(fx_graph_legalize(g, &out), depth < 50 ? FX_OK : FX_ERR_UNSUPPORTED);
+        ck_assert(depth < 50 || strstr(all_messages(ctx), "nested too deep"));
+    }
+}
+END_TEST
+
 static void add(TCase *t)
 {
+    tcase_add_test(t, chains_of_modules);
     tcase_add_test(t, every_row_is_whole);
     tcase_add_loop_test(t, calls_become_rows, 0, sizeof cases / sizeof *cases);
     tcase_add_test(t, nested_outputs_keep_their_tree);
