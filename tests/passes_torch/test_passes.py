@@ -6,6 +6,7 @@ FXCC names the command. Run by tests/pytest passes_torch. The graph that comes o
 is left in the inputs, and which results share memory with which inputs and with one another are torch's own.
 """
 import copy
+import json
 import operator
 import os
 import pathlib
@@ -17,7 +18,9 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
+import torchvision
 from torch import fx, nn
+from torch.ao.quantization import quantize_fx
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
@@ -433,6 +436,35 @@ def test_pairs_as_torch_makes_them(tmp_path):
     assert [n.op for n in traced.graph.nodes if n.target == "stem"] == ["call_module"]
     fxcc_export.export(traced, tmp_path / "theirs.fx", (x,))
     fxcc("check", tmp_path / "theirs.fx", f"--against={tmp_path / 'io.npz'}", "--rtol=1e-4", env={"CFLAGS": "-O1"})
+
+
+def test_the_pairs_of_a_resnet_are_torchs(tmp_path):
+    """fuse_fx of torch.ao finds the same pairs, at the same paths, with the same weights."""
+    torch.manual_seed(0)
+    net, x = torchvision.models.resnet18(num_classes=10).eval(), torch.randn(1, 3, 32, 32)
+    for m in net.modules():
+        if isinstance(m, nn.BatchNorm2d):
+            m.running_mean.uniform_(-0.2, 0.2)
+            m.running_var.uniform_(0.8, 1.2)
+    theirs = quantize_fx.fuse_fx(copy.deepcopy(net))
+    want = {name: type(m).__name__ for name, m in theirs.named_modules() if type(m).__module__.startswith("torch.ao.nn.intrinsic")}
+    assert len(want) == 9
+    fxcc_export.export(fx.symbolic_trace(net), tmp_path / "net.fx", (x,))
+    fxcc("opt", tmp_path / "net.fx", "--passes=fuse_conv_bn,fuse_conv_relu", "-o", tmp_path / "out.fx")
+    text = (tmp_path / "out.fx").read_text()
+    assert dict(re.findall(r"^module ([\w.]+) : torch.ao.nn.intrinsic.modules.fused.(\w+)", text, re.M)) == want
+    calls = [line for line in text.splitlines() if "call_module[" in line]
+    assert len(calls) == sum(n.op == "call_module" for n in theirs.graph.nodes)
+    state, data = theirs.state_dict(), (tmp_path / "out.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    for key, place in json.loads(data[8:8 + size]).items():
+        if key in state and place["dtype"] == "F32":
+            start, end = place["data_offsets"]
+            values = numpy.frombuffer(data[8 + size + start:8 + size + end], numpy.float32).reshape(place["shape"])
+            numpy.testing.assert_allclose(values, state.pop(key).detach().numpy(), rtol=1e-5, atol=1e-6)
+    assert not [key for key in state if ".0.weight" in key]
+    with torch.no_grad():
+        torch.testing.assert_close(run_file(tmp_path / "out.fx", tmp_path, x), net(x), rtol=1e-3, atol=1e-4)
 
 
 def test_pruning_and_observing_pairs(tmp_path):
