@@ -290,12 +290,21 @@ fx_meta *fx_meta_copy(fx_graph *to, const fx_meta *from)
     return first;
 }
 
-static void copy_module(fx_graph *to, const fx_module *from)
+/* Copies of one graph with all it holds: what is held twice is copied once. */
+typedef struct copying {
+    fx_context *ctx;
+    fx_arena *scratch; /* there once a graph holds another */
+    fx_map done;
+} copying;
+
+static fx_graph *copy_held(copying *c, const fx_graph *g);
+
+static void copy_module(copying *c, fx_graph *to, const fx_module *from)
 {
     fx_module *into = fx_module_make(to, from->path);
     into->class_name = from->class_name;
     into->config = from->config;
-    into->body = from->body ? fx_graph_copy(from->body) : NULL;
+    into->body = from->body ? copy_held(c, from->body) : NULL;
     into->meta = fx_meta_copy(to, from->meta);
     for (size_t i = 0; i < from->n_attrs; i++) {
         const fx_attr *a = from->attrs[i];
@@ -310,15 +319,23 @@ static void copy_module(fx_graph *to, const fx_module *from)
 /* Subgraphs of control flow are part of the graph. */
 static const fx_arg *copy_subgraph(void *user, const fx_arg *leaf)
 {
-    return leaf->kind == FX_ARG_GRAPH ? fx_arg_graph(user, fx_graph_copy(leaf->graph)) : leaf;
+    return leaf->kind == FX_ARG_GRAPH ? fx_arg_graph(leaf->graph->ctx, copy_held(user, leaf->graph)) : leaf;
+}
+
+static const fx_arg *copy_subgraphs(fx_context *ctx, const fx_arg *tree)
+{
+    copying c = {.ctx = ctx};
+    tree = fx_arg_map(ctx, tree, copy_subgraph, &c);
+    fx_arena_free(c.scratch);
+    return tree;
 }
 
 fx_node *fx_node_clone(fx_graph *g, const fx_node *n, fx_node *const *operands, const char *name, bool keep)
 {
     const fx_arg *args = n->args, *kwargs = n->kwargs;
     if (g != n->graph) {
-        args = fx_arg_map(g->ctx, args, copy_subgraph, g->ctx);
-        kwargs = fx_arg_map(g->ctx, kwargs, copy_subgraph, g->ctx);
+        args = copy_subgraphs(g->ctx, args);
+        kwargs = copy_subgraphs(g->ctx, kwargs);
     }
     fx_meta *meta = fx_meta_copy(g, n->meta);
     fx_node *m = fx_node_make(g, n->opcode, n->target, args, kwargs, n->n_operands, operands, name, keep);
@@ -331,14 +348,14 @@ fx_node *fx_node_clone(fx_graph *g, const fx_node *n, fx_node *const *operands, 
 }
 
 /* Names and templates are shared with the original, so that nodes are copied without looking anything up. */
-static fx_node *duplicate(fx_graph *c, const fx_node *n, fx_node *const *by_id)
+static fx_node *duplicate(copying *all, fx_graph *c, const fx_node *n, fx_node *const *by_id)
 {
     fx_node *m = allocate(c, n->n_operands);
     fx_use *uses = n->n_operands ? (fx_use *)(m + 1) : NULL;
     *m = (fx_node){.graph = c, .opcode = n->opcode, .name = n->name, .target = n->target, .op = n->op, .type = n->type, .loc = n->loc};
     bool plain = n->n_operands < FX_CACHED && n->args == c->ctx->operand_tuples[n->n_operands];
-    m->args = plain ? n->args : fx_arg_map(c->ctx, n->args, copy_subgraph, c->ctx);
-    m->kwargs = n->kwargs->n ? fx_arg_map(c->ctx, n->kwargs, copy_subgraph, c->ctx) : n->kwargs;
+    m->args = plain ? n->args : fx_arg_map(c->ctx, n->args, copy_subgraph, all);
+    m->kwargs = n->kwargs->n ? fx_arg_map(c->ctx, n->kwargs, copy_subgraph, all) : n->kwargs;
     m->meta = fx_meta_copy(c, n->meta);
     m->operands = uses;
     m->n_operands = n->n_operands;
@@ -350,10 +367,11 @@ static fx_node *duplicate(fx_graph *c, const fx_node *n, fx_node *const *by_id)
     return m;
 }
 
-fx_graph *fx_graph_copy(const fx_graph *g)
+static fx_graph *copy(copying *all, const fx_graph *g)
 {
     fx_context *ctx = g->ctx;
     fx_graph *c = fx_graph_new(ctx, g->name);
+    c->level = g->level;
     c->file = g->file;
     c->stage = g->stage;
     c->in_tree = g->in_tree;
@@ -361,15 +379,35 @@ fx_graph *fx_graph_copy(const fx_graph *g)
     c->symbols = fx_arena_dup(c->arena, g->symbols, g->n_symbols * sizeof *g->symbols);
     c->n_symbols = c->cap_symbols = g->n_symbols;
     for (const fx_module *m = g->root; m; m = fx_graph_next_module(g, m))
-        copy_module(c, m);
+        copy_module(all, c, m);
     fx_node **by_id = FX_NEW_ARRAY(c->arena, fx_node *, g->n_ids);
     fx_map_reserve(c->arena, &c->by_name, g->by_name.n);
     FX_FOR_NODES(g, n) {
-        by_id[n->id] = duplicate(c, n, by_id);
+        by_id[n->id] = duplicate(all, c, n, by_id);
         fx_map_put(c->arena, &c->by_name, n->name, by_id[n->id]);
         if (n == g->insert_before)
             c->insert_before = by_id[n->id];
     }
     fx_map_copy(c->arena, &c->name_counts, &g->name_counts);
+    return c;
+}
+
+static fx_graph *copy_held(copying *all, const fx_graph *g)
+{
+    fx_graph *c = fx_map_get(&all->done, g);
+    if (c)
+        return c;
+    c = copy(all, g);
+    if (!all->scratch)
+        all->scratch = fx_arena_create(all->ctx);
+    fx_map_put(all->scratch, &all->done, g, c);
+    return c;
+}
+
+fx_graph *fx_graph_copy(const fx_graph *g)
+{
+    copying all = {.ctx = g->ctx};
+    fx_graph *c = copy(&all, g);
+    fx_arena_free(all.scratch);
     return c;
 }

@@ -435,6 +435,7 @@ struct fx_graph {
     fx_map name_counts;             /* base of a name -> last number given out */
     uint32_t mark;                  /* the last one given out */
     fx_status status;               /* of the last public call that failed and returned a pointer */
+    int level;                      /* graphs around it, at most: an argument of a graph at level 3 is at 4 */
     fx_map attrs_by_path, modules_by_path, attr_counts; /* by interned path */
     fx_map attrs_by_storage;        /* one of the ring with that storage */
     fx_attr **attrs; size_t n_attrs, cap_attrs; /* all, in order of adding */

@@ -52,43 +52,62 @@ static fx_status add_node(fx_values *v, fx_node *n, const fx_arg **out)
 }
 
 /* Graphs that graphs hold, as arguments or modules. */
+/* Graphs under one that becomes an argument, with the level each then is at. A graph is looked at again when it turns out to be deeper. */
 typedef struct reach {
     fx_context *ctx;
-    fx_map seen;
-    fx_graph **todo;
-    size_t n, cap;
+    fx_map level;     /* graph -> level, of those that were met */
+    fx_graph **todo, **met;
+    size_t n, cap, n_met, cap_met;
+    uintptr_t here;   /* the level of what is looked at */
 } reach;
 
-static void go_to(reach *r, fx_graph *g)
+static void go_to(reach *r, fx_graph *g, uintptr_t level)
 {
-    if (!g || fx_map_get(&r->seen, g))
+    uintptr_t known = g ? (uintptr_t)fx_map_get(&r->level, g) : level;
+    if (known >= level)
         return;
-    fx_map_put(r->ctx->arena, &r->seen, g, g);
+    if (!known)
+        FX_PUSH(r->ctx->arena, r->met, r->n_met, r->cap_met) = g;
+    fx_map_put(r->ctx->arena, &r->level, g, (void *)level);
     FX_PUSH(r->ctx->arena, r->todo, r->n, r->cap) = g;
 }
 
 static const fx_arg *go_to_leaf(void *user, const fx_arg *leaf)
 {
+    reach *r = user;
     if (leaf->kind == FX_ARG_GRAPH)
-        go_to(user, leaf->graph);
+        go_to(r, leaf->graph, r->here + 1);
     return leaf;
 }
 
-/* Whether target is in g, at any depth: nobody may hold himself. */
-static bool holds(fx_context *ctx, fx_graph *g, const fx_graph *target)
+/* Graphs that hold graphs are walked by recursion, so their depth is limited. */
+enum { MOST_LEVELS = 50 };
+
+/* Puts g a level below `holder`: refused when it holds the holder, or when anything would be too deep. */
+static const char *hang_below(fx_context *ctx, fx_graph *g, fx_graph *holder)
 {
     reach r = {.ctx = ctx};
-    go_to(&r, g);
-    while (r.n > 0 && !fx_map_get(&r.seen, target)) {
+    go_to(&r, g, (uintptr_t)holder->level + 1);
+    while (r.n > 0) {
         const fx_graph *at = r.todo[--r.n];
+        r.here = (uintptr_t)fx_map_get(&r.level, at);
+        if (at == holder)
+            return "a graph cannot be an argument of its own nodes, nor of those of a graph it holds";
+        if (r.here > MOST_LEVELS)
+            return "graphs can be nested 50 deep at most";
         FX_FOR_NODES(at, n) {
             fx_arg_map(ctx, n->args, go_to_leaf, &r);
             fx_arg_map(ctx, n->kwargs, go_to_leaf, &r);
         }
         for (const fx_module *m = at->root; m; m = fx_graph_next_module(at, m))
-            go_to(&r, m->body);
+            go_to(&r, m->body, r.here + 1);
     }
-    return fx_map_get(&r.seen, target) != NULL;
+    for (size_t i = 0; i < r.n_met; i++) {
+        int level = (int)(uintptr_t)fx_map_get(&r.level, r.met[i]);
+        if (r.met[i]->level < level)
+            r.met[i]->level = level;
+    }
+    return NULL;
 }
 
 typedef struct reread {
@@ -146,8 +165,9 @@ static fx_status leaf(fx_values *v, const fx_value *value, const fx_arg **out)
             return refuse(v, "a graph given as an argument belongs to another context");
         if (!v->graph)
             return refuse(v, "a graph was given where only constants are kept");
-        if (holds(ctx, value->as.graph, v->graph))
-            return refuse(v, "a graph cannot be an argument of its own nodes, nor of those of a graph it holds");
+        const char *why = hang_below(ctx, value->as.graph, v->graph);
+        if (why)
+            return refuse(v, why);
         *out = fx_arg_graph(ctx, value->as.graph);
         return FX_OK;
     default: return fx_fail(ctx, FX_ERR_ARGUMENT, v->loc, "an argument's kind must be 0 to %d, got %d", FX_ARG_GRAPH, (int)value->kind);

@@ -199,6 +199,8 @@ typedef struct request {
     const char *where;
     unsigned lint;
     int depth;
+    fx_arena *arena;
+    fx_map *done;
 } request;
 
 static fx_status verify(void *arg);
@@ -206,9 +208,10 @@ static fx_status verify(void *arg);
 /* Control flow holds its branches as graphs; they are at the same stage. */
 static const fx_arg *verify_subgraph(void *user, const fx_arg *leaf)
 {
+    static const char entered; /* its address marks graphs that the walk is in */
     fx_verifier *v = user;
     if (leaf->kind == FX_ARG_GRAPH) {
-        request r = {leaf->graph, v->stage, v->where, v->lint, v->depth + 1};
+        request r = {leaf->graph, v->stage, v->where, v->lint, v->depth + 1, v->arena, v->done};
         if (!leaf->graph)
             fx_found(v, NULL, "a subgraph is missing");
         else if (leaf->graph->ctx != v->ctx)
@@ -217,8 +220,13 @@ static const fx_arg *verify_subgraph(void *user, const fx_arg *leaf)
             fx_found(v, NULL, "the graph holds itself as a subgraph");
         else if (v->depth == MAX_DEPTH)
             fx_found(v, NULL, "subgraphs are nested more than %d deep", MAX_DEPTH);
-        else if (verify(&r) != FX_OK)
-            v->n_findings++;
+        else if (fx_map_get(v->done, leaf->graph) == &entered)
+            fx_found(v, NULL, "the subgraph '%s' holds itself", leaf->graph->name);
+        else if (!fx_map_get(v->done, leaf->graph)) {
+            fx_map_put(v->arena, v->done, leaf->graph, (void *)(uintptr_t)&entered);
+            v->n_findings += verify(&r) != FX_OK;
+            fx_map_put(v->arena, v->done, leaf->graph, leaf->graph);
+        }
     }
     return leaf;
 }
@@ -231,6 +239,9 @@ static fx_status verify(void *arg)
     v.status = !r->where ? FX_ERR_ARGUMENT : r->stage <= FX_STAGE_IMPORTED ? FX_ERR_FORMAT : FX_INTERNAL;
     v.scratch = fx_arena_create(g->ctx);
     v.seen = fx_arena_alloc(v.scratch, g->n_ids);
+    fx_map done = {0};
+    v.arena = r->arena ? r->arena : v.scratch;
+    v.done = r->done ? r->done : &done;
     bool sound = check_list(&v);
     for (const fx_node *n = sound ? g->first : NULL; n; n = n->next) {
         check_name(&v, n);
@@ -267,12 +278,12 @@ static fx_status verify(void *arg)
 
 fx_status fx_graph_verify(fx_graph *g, fx_stage stage, const char *where)
 {
-    request r = {g, stage, where, 0, 0};
+    request r = {.g = g, .stage = stage, .where = where};
     return fx_protect(g->ctx, verify, &r);
 }
 
 fx_status fx_graph_lint(fx_graph *graph, unsigned what)
 {
-    request r = {graph, FX_STAGE_CAPTURED, NULL, what & FX_LINT_ALL, 0};
+    request r = {.g = graph, .stage = FX_STAGE_CAPTURED, .lint = what & FX_LINT_ALL};
     return graph ? fx_protect(graph->ctx, verify, &r) : FX_ERR_ARGUMENT;
 }

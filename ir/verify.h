@@ -13,6 +13,8 @@ typedef struct fx_verifier {
     fx_stage stage;
     unsigned lint;         /* FX_LINT_SCHEMA, FX_LINT_TYPES */
     int depth;             /* of subgraphs */
+    fx_arena *arena;       /* of the outermost: */
+    fx_map *done;          /* subgraphs that were looked at, each once */
     fx_status status;      /* of findings */
     int n_findings;
     int n_outputs;

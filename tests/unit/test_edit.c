@@ -269,6 +269,46 @@ START_TEST(graphs_hold_no_circles)
 }
 END_TEST
 
+/* Built from the inside or from the outside: deeper than 50 is refused. What is held twice is copied and checked once: a ladder of 40
+ * graphs, each holding the next one twice, has a million million ways down. */
+START_TEST(graphs_nest_so_deep_and_no_deeper)
+{
+    int inside = 0, outside = 0;
+    for (fx_graph *at = fx_graph_create(ctx, "inner"); inside < 100; inside++) {
+        fx_graph *outer = fx_graph_create(ctx, "outer");
+        fx_value v = fx_v_graph(at);
+        if (!fx_graph_call_function(outer, "their.cond", 1, &v))
+            break;
+        at = outer;
+    }
+    ck_assert_int_eq(inside, 50);
+    for (fx_graph *at = g; outside < 100; outside++) {
+        fx_graph *next = fx_graph_create(ctx, "next");
+        fx_value v = fx_v_graph(next);
+        if (!fx_graph_call_function(at, "their.cond", 1, &v))
+            break;
+        at = next;
+    }
+    ck_assert_int_eq(outside, 50);
+    ck_assert_ptr_nonnull(strstr(unit_message(ctx), "50 deep"));
+
+    fx_graph *step = fx_graph_create(ctx, "bottom");
+    fx_graph_output(step, fx_v_none());
+    for (int i = 0; i < 40; i++) {
+        fx_graph *above = fx_graph_create(ctx, "step");
+        fx_value both[] = {fx_v_graph(step), fx_v_graph(step)};
+        ck_assert_ptr_nonnull(fx_graph_call_function(above, "their.cond", 2, both));
+        fx_graph_output(above, fx_v_none());
+        step = above;
+    }
+    ck_assert_int_eq(fx_graph_lint(step, FX_LINT_ALL), FX_OK);
+    fx_graph *copy = fx_graph_deepcopy(step);
+    fx_value one = fx_node_arg_at(fx_graph_first(copy), 0), two = fx_node_arg_at(fx_graph_first(copy), 1);
+    ck_assert(one.as.graph == two.as.graph && one.as.graph != step);
+    ck_assert_int_eq(fx_graph_lint(copy, FX_LINT_ALL), FX_OK);
+}
+END_TEST
+
 /* No call crashes on NULL, a node of another graph or an erased node; all say so by status. */
 START_TEST(null_foreign_and_erased_nodes_are_refused)
 {
@@ -878,6 +918,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, values_go_in_and_out);
     tcase_add_test(t, bad_values_are_refused);
     tcase_add_test(t, graphs_hold_no_circles);
+    tcase_add_test(t, graphs_nest_so_deep_and_no_deeper);
     tcase_add_test(t, null_foreign_and_erased_nodes_are_refused);
     tcase_add_test(t, insertion_points_nest);
     tcase_add_test(t, nodes_are_moved);
