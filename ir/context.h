@@ -44,17 +44,17 @@ typedef struct fx_frame {
 } fx_frame;
 
 /* What a target says, found out once. */
-typedef struct fx_target_info {
+typedef struct fx_target_facts {
     const fx_op *op;
     bool inplace;
     bool reserved;    /* base is: see naming.c */
     uint16_t effects; /* effect.c's; 0: not found out yet */
     int8_t inplace_argument, training_argument;
     const char *base; /* of names of calls: "conv2d"; set by naming.c */
-} fx_target_info;
+} fx_target_facts;
 
-fx_target_info *fx_target_lookup(fx_context *ctx, const char *interned);
-fx_target_info *fx_method_lookup(fx_context *ctx, const char *interned); /* of a call_method: of "Tensor.NAME" */
+fx_target_facts *fx_target_lookup(fx_context *ctx, const char *interned);
+fx_target_facts *fx_method_lookup(fx_context *ctx, const char *interned); /* of a call_method: of "Tensor.NAME" */
 
 /* value.c: fx_values of one node, or of settings (graph NULL: no nodes), become templates; nodes gets the operands in order. Nodes are
  * checked to be of the graph; messages are about loc. */
@@ -80,7 +80,7 @@ typedef struct fx_name {
     uintptr_t num;
 } fx_name;
 /* given: the name wished for, else made from the interned target (info: of a call_function's target). keep: a builtin's name is kept (a file's), as long as it is no keyword. */
-fx_name fx_name_make(fx_graph *g, fx_opcode opcode, const char *target, fx_target_info *info, const char *given, bool keep);
+fx_name fx_name_make(fx_graph *g, fx_opcode opcode, const char *target, fx_target_facts *info, const char *given, bool keep);
 void fx_name_take(fx_graph *g, const fx_name *name, fx_node *n);
 
 /* fx_node_new; keep as in fx_name_make. */
@@ -100,7 +100,7 @@ const fx_arg *fx_meta_get(const fx_meta *list, const char *key); /* NULL when ab
 enum { FX_CACHED = 16 };
 
 /* The target interned, and what it says when it is a function's (NULL: not asked for). */
-const char *fx_target_intern(fx_context *ctx, const char *target, fx_target_info **info);
+const char *fx_target_intern(fx_context *ctx, const char *target, fx_target_facts **info);
 /* The tuple of the operands 0 to n - 1, n < FX_CACHED: what most calls have. */
 const fx_arg *fx_arg_operand_tuple(fx_context *ctx, int n);
 /* As fx_intern_n; *fresh: there was no such string before. */
@@ -125,13 +125,13 @@ struct fx_context {
     const fx_schema *schemas[FX_OP_COUNT];
     const fx_schema *class_schemas[FX_MODULE_COUNT];
     const fx_op *overloads[FX_OP_COUNT]; /* the next row of the same packet, once asked for */
-    fx_map targets, methods; /* interned target -> fx_target_info */
+    fx_map targets, methods; /* interned target -> fx_target_facts */
     fx_map classes;   /* interned class name -> fx_class, fx_classes[0] for none */
     const fx_arg *empty_tuple, *empty_dict; /* of most nodes */
     const fx_arg *operands[FX_CACHED], *operand_tuples[FX_CACHED]; /* %0, %1, ...; (), (%0,), (%0, %1), ... once asked for */
     struct {
         const char *text, *interned;
-        fx_target_info *info;
+        fx_target_facts *info;
     } recent[FX_CACHED]; /* targets by the address a caller gave them at, which may hold another text next time */
 };
 

@@ -7,7 +7,7 @@
 
 #include "ir/context.h"
 
-enum { /* fx_target_info.effects, beside FX_EFFECT_... */
+enum { /* fx_target_facts.effects, beside FX_EFFECT_... */
     TRAINING_RANDOM = 16,
     TRAINING_WRITES = 32,
     INPLACE = 64,
@@ -64,7 +64,7 @@ static bool is_known_space(const char *target)
 }
 
 /* target: with its namespace; a method's is "Tensor." */
-static void find_out(fx_target_info *info, const char *target)
+static void find_out(fx_target_facts *info, const char *target)
 {
     size_t n;
     const char *own = own_name(target, &n);
@@ -100,11 +100,11 @@ static void find_out(fx_target_info *info, const char *target)
     info->effects = e;
 }
 
-static const fx_target_info *info_of(const fx_node *n)
+static const fx_target_facts *info_of(const fx_node *n)
 {
     fx_context *ctx = n->graph->ctx;
     bool method = n->opcode == FX_CALL_METHOD;
-    fx_target_info *info = method ? fx_method_lookup(ctx, n->target) : fx_target_lookup(ctx, n->target);
+    fx_target_facts *info = method ? fx_method_lookup(ctx, n->target) : fx_target_lookup(ctx, n->target);
     if (!info->effects)
         find_out(info, method ? fx_intern_f(ctx, "Tensor.%s", n->target) : n->target);
     return info;
@@ -127,7 +127,7 @@ static bool is_false(const fx_arg *a)
 }
 
 /* Whether the call says so itself, or does so unless told not to. */
-static bool is_training(const fx_node *n, const fx_target_info *info)
+static bool is_training(const fx_node *n, const fx_target_facts *info)
 {
     const fx_arg *a = argument(n, info->training_argument, "training", "train");
     if (!a)
@@ -135,7 +135,7 @@ static bool is_training(const fx_node *n, const fx_target_info *info)
     return a ? !is_false(a) : !strstr(n->target, "batch_norm");
 }
 
-static bool is_in_place(const fx_node *n, const fx_target_info *info)
+static bool is_in_place(const fx_node *n, const fx_target_facts *info)
 {
     const fx_arg *a;
     if (info->effects & WRITES)
@@ -212,7 +212,7 @@ static unsigned effects(const fx_node *n, int depth)
     }
     default: return FX_EFFECT_KEEP;
     }
-    const fx_target_info *info = info_of(n);
+    const fx_target_facts *info = info_of(n);
     unsigned e = info->effects & (FX_EFFECT_RANDOM | FX_EFFECT_KEEP | FX_EFFECT_UNKNOWN);
     if (info->effects & (TRAINING_RANDOM | TRAINING_WRITES) && is_training(n, info))
         e |= info->effects & TRAINING_RANDOM ? FX_EFFECT_RANDOM : FX_EFFECT_WRITES;
@@ -276,7 +276,7 @@ bool fx_node_writes(const fx_node *n, int operand)
     }
     if (n->opcode != FX_CALL_FUNCTION && n->opcode != FX_CALL_METHOD)
         return false;
-    const fx_target_info *info = info_of(n);
+    const fx_target_facts *info = info_of(n);
     if (info->effects & FX_EFFECT_UNKNOWN)
         return true;
     if (!(info->effects & (WRITES | INPLACE | TRAINING_WRITES)) && !n->kwargs->n)
@@ -309,7 +309,7 @@ bool fx_node_may_return(const fx_node *n, int operand)
             return true;
         shares = gives_input(m, 0) ? VIEW : FRESH;
     } else if (n->opcode == FX_CALL_FUNCTION || n->opcode == FX_CALL_METHOD) {
-        const fx_target_info *info = info_of(n);
+        const fx_target_facts *info = info_of(n);
         shares = info->effects & (VIEW | FRESH);
         if (!(shares & VIEW) && is_in_place(n, info))
             shares = VIEW;

@@ -200,7 +200,7 @@ fx_node *fx_node_make(fx_graph *g, fx_opcode opcode, const char *target, const f
                       fx_node *const *operands, const char *name, bool keep)
 {
     plan p;
-    fx_target_info *info = NULL;
+    fx_target_facts *info = NULL;
     target = fx_target_intern(g->ctx, target, opcode == FX_CALL_FUNCTION ? &info : NULL);
     make_plan(g, args, kwargs, n_operands, operands, &p);
     fx_node *n = allocate(g, p.count);

@@ -174,7 +174,7 @@ static fx_name unique(fx_graph *g, const char *name, bool reserved)
     return (fx_name){name, base, num};
 }
 
-fx_name fx_name_make(fx_graph *g, fx_opcode opcode, const char *target, fx_target_info *info, const char *given, bool keep)
+fx_name fx_name_make(fx_graph *g, fx_opcode opcode, const char *target, fx_target_facts *info, const char *given, bool keep)
 {
     const char *name;
     bool reserved;

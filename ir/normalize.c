@@ -228,7 +228,7 @@ fx_status fx_node_normalize(fx_node *n)
 const fx_op *fx_node_row(const fx_node *n, bool *inplace)
 {
     fx_context *ctx = n->graph->ctx;
-    const fx_target_info *info = NULL;
+    const fx_target_facts *info = NULL;
     if (n->opcode == FX_CALL_FUNCTION)
         info = fx_target_lookup(ctx, n->target);
     else if (n->opcode == FX_CALL_METHOD)

@@ -129,18 +129,18 @@ const fx_op *fx_op_find(const char *target, bool *inplace)
     return op;
 }
 
-fx_target_info *fx_target_lookup(fx_context *ctx, const char *interned)
+fx_target_facts *fx_target_lookup(fx_context *ctx, const char *interned)
 {
-    fx_target_info *t = fx_map_get(&ctx->targets, interned);
+    fx_target_facts *t = fx_map_get(&ctx->targets, interned);
     if (!t) {
-        t = FX_NEW(ctx->arena, fx_target_info);
+        t = FX_NEW(ctx->arena, fx_target_facts);
         t->op = fx_op_find(interned, &t->inplace);
         fx_map_put(ctx->arena, &ctx->targets, interned, t);
     }
     return t;
 }
 
-const char *fx_target_intern(fx_context *ctx, const char *target, fx_target_info **info)
+const char *fx_target_intern(fx_context *ctx, const char *target, fx_target_facts **info)
 {
     size_t i = (uintptr_t)target / 8 % FX_CACHED;
     const char *interned = ctx->recent[i].interned;
@@ -157,9 +157,9 @@ const char *fx_target_intern(fx_context *ctx, const char *target, fx_target_info
     return interned;
 }
 
-fx_target_info *fx_method_lookup(fx_context *ctx, const char *interned)
+fx_target_facts *fx_method_lookup(fx_context *ctx, const char *interned)
 {
-    fx_target_info *t = fx_map_get(&ctx->methods, interned);
+    fx_target_facts *t = fx_map_get(&ctx->methods, interned);
     if (!t) {
         t = fx_target_lookup(ctx, fx_intern_f(ctx, "Tensor.%s", interned));
         fx_map_put(ctx->arena, &ctx->methods, interned, t);
@@ -169,7 +169,7 @@ fx_target_info *fx_method_lookup(fx_context *ctx, const char *interned)
 
 const fx_op *fx_op_lookup(fx_context *ctx, const char *target, bool *inplace)
 {
-    const fx_target_info *t = fx_target_lookup(ctx, fx_intern(ctx, target));
+    const fx_target_facts *t = fx_target_lookup(ctx, fx_intern(ctx, target));
     if (inplace)
         *inplace = t->inplace;
     return t->op;
