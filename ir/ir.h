@@ -196,6 +196,7 @@ const fx_type *fx_type_int(fx_context *ctx, fx_dim value);
 bool fx_type_is_static(const fx_type *t);              /* a tensor whose dims are all numbers */
 int64_t fx_type_numel(const fx_type *t);               /* of a static tensor */
 bool fx_type_same_shape(const fx_type *a, const fx_type *b); /* tensors: dims equal; dtype and strides aside */
+bool fx_type_same_tensor(const fx_type *a, const fx_type *b); /* the same with equal dtypes */
 const char *fx_dtype_short(fx_dtype dtype);            /* "f32" */
 void fx_type_print(fx_text *t, const fx_type *type);   /* f32[1, 3, 32, 32]; (f32[2], i64[2]) */
 

@@ -164,6 +164,11 @@ bool fx_type_same_shape(const fx_type *a, const fx_type *b)
            same_dims(a->rank, a->dims, b->dims);
 }
 
+bool fx_type_same_tensor(const fx_type *a, const fx_type *b)
+{
+    return fx_type_same_shape(a, b) && a->dtype == b->dtype;
+}
+
 static void print_dim(fx_text *t, fx_dim d)
 {
     if (d.sym)

@@ -61,17 +61,6 @@ static bool is_dropout(const fx_node *n, bool *training)
     return true;
 }
 
-static bool same_type(const fx_node *x, const fx_node *n)
-{
-    const fx_type *a = x->type, *b = n->type;
-    if (!a || !b || a->kind != FX_TYPE_TENSOR || b->kind != FX_TYPE_TENSOR || a->dtype != b->dtype || a->rank != b->rank)
-        return false;
-    for (int i = 0; i < a->rank; i++)
-        if (a->dims[i].sym != b->dims[i].sym || a->dims[i].value != b->dims[i].value)
-            return false;
-    return true;
-}
-
 static bool is_int(const fx_arg *a, int64_t v)
 {
     return a->kind == FX_ARG_INT && a->i == v;
@@ -102,7 +91,7 @@ static bool in_order(const fx_arg *dims)
 /* slice(x, dim, start, end, step): all of it, when that can be seen without its size or by its type. */
 static bool is_whole_slice(const fx_node *x, const fx_node *n, const fx_call_args *c)
 {
-    if (same_type(x, n) && is_int(c->args[4], 1))
+    if (fx_type_same_tensor(x->type, n->type) && is_int(c->args[4], 1))
         return true;
     bool from_start = c->args[2]->kind == FX_ARG_NONE || is_int(c->args[2], 0);
     bool to_end = c->args[3]->kind == FX_ARG_NONE || (c->args[3]->kind == FX_ARG_INT && c->args[3]->i == INT64_MAX);
@@ -131,32 +120,32 @@ static sameness call_gives(const fx_node *x, const fx_node *n, const fx_call_arg
     case FX_OP_view_as:
     case FX_OP_squeeze:
     case FX_OP_squeeze_dim:
-    case FX_OP_squeeze_dims: return same_type(x, n) ? SAME_MEMORY : DIFFERENT;
+    case FX_OP_squeeze_dims: return fx_type_same_tensor(x->type, n->type) ? SAME_MEMORY : DIFFERENT;
     case FX_OP_to_dtype: /* (self, dtype, non_blocking, copy, memory_format) */
-        if (!same_type(x, n) || c->args[4]->kind != FX_ARG_NONE)
+        if (!fx_type_same_tensor(x->type, n->type) || c->args[4]->kind != FX_ARG_NONE)
             return DIFFERENT;
         return is_true(c->args[3]) ? COPY : SAME_MEMORY;
-    case FX_OP__to_copy: return same_type(x, n) && c->args[c->n - 1]->kind == FX_ARG_NONE ? COPY : DIFFERENT;
+    case FX_OP__to_copy: return fx_type_same_tensor(x->type, n->type) && c->args[c->n - 1]->kind == FX_ARG_NONE ? COPY : DIFFERENT;
     case FX_OP_clone:
         if (second->kind != FX_ARG_NONE && (second->kind != FX_ARG_MEMORY_FORMAT || strcmp(second->s, "torch.preserve_format")))
             return DIFFERENT;
         return COPY;
     case FX_OP_add_Tensor:
     case FX_OP_add_Scalar:
-        if (!same_type(x, n) || alpha || !is_number(second, 0))
+        if (!fx_type_same_tensor(x->type, n->type) || alpha || !is_number(second, 0))
             return DIFFERENT;
         return exact && is_float && !(second->kind == FX_ARG_FLOAT && 1 / second->f < 0) ? DIFFERENT : COPY;
     case FX_OP_sub_Tensor:
     case FX_OP_sub_Scalar:
-        if (!same_type(x, n) || alpha || !is_number(second, 0))
+        if (!fx_type_same_tensor(x->type, n->type) || alpha || !is_number(second, 0))
             return DIFFERENT;
         return exact && is_float && second->kind == FX_ARG_FLOAT && 1 / second->f < 0 ? DIFFERENT : COPY;
     case FX_OP_mul_Tensor:
     case FX_OP_mul_Scalar:
     case FX_OP_div_Tensor:
     case FX_OP_div_Scalar:
-    case FX_OP_pow_Tensor_Scalar: return same_type(x, n) && is_number(second, 1) ? COPY : DIFFERENT;
-    case FX_OP_constant_pad_nd: return same_type(x, n) && all_are(second, 0) ? COPY : DIFFERENT;
+    case FX_OP_pow_Tensor_Scalar: return fx_type_same_tensor(x->type, n->type) && is_number(second, 1) ? COPY : DIFFERENT;
+    case FX_OP_constant_pad_nd: return fx_type_same_tensor(x->type, n->type) && all_are(second, 0) ? COPY : DIFFERENT;
     case FX_OP_flip: return second->kind == FX_ARG_LIST && second->n == 0 ? COPY : DIFFERENT;
     default: return DIFFERENT;
     }

@@ -23,16 +23,6 @@ static bool has_inplace(const fx_op *op)
     }
 }
 
-static bool same_type(const fx_type *a, const fx_type *b)
-{
-    if (!a || !b || a->kind != FX_TYPE_TENSOR || b->kind != FX_TYPE_TENSOR || a->dtype != b->dtype || a->rank != b->rank)
-        return false;
-    for (int i = 0; i < a->rank; i++)
-        if (a->dims[i].sym != b->dims[i].sym || a->dims[i].value != b->dims[i].value)
-            return false;
-    return true;
-}
-
 /* Whether x made its memory. */
 static bool is_fresh(const fx_node *x)
 {
@@ -73,7 +63,8 @@ fx_status fx_gpass_reinplace(fx_pass_run *run)
         fx_node *x = n->operands[0].def;
         const char *name = fx_op_inplace_name(run->ctx, c.op);
         bool inplace = false;
-        if (!name || fx_op_lookup(run->ctx, name, &inplace) != c.op || !inplace || !same_type(x->type, n->type) || !is_free_after(x, n, at, ours))
+        if (!name || fx_op_lookup(run->ctx, name, &inplace) != c.op || !inplace || !fx_type_same_tensor(x->type, n->type) ||
+            !is_free_after(x, n, at, ours))
             continue;
         c.inplace = true;
         fx_node_become_call(n, &c);

@@ -200,11 +200,7 @@ int64_t fx_dim_size(const fx_node *n, int dim)
 
 bool fx_same_type(const fx_node *a, const fx_node *b)
 {
-    if (!a->type || !b->type || a->type->kind != b->type->kind)
-        return false;
-    if (a->type->kind != FX_TYPE_TENSOR)
-        return a->type == b->type;
-    return a->type->dtype == b->type->dtype && fx_type_same_shape(a->type, b->type);
+    return a->type && (a->type == b->type || fx_type_same_tensor(a->type, b->type));
 }
 
 bool fx_is_call(const fx_node *n, fx_opid op)
