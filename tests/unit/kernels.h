@@ -3,17 +3,15 @@
 #ifndef FXCC_TEST_KERNELS_H
 #define FXCC_TEST_KERNELS_H
 
-#include <check.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "fxcc/runtime.h"
+#include "tests/unit/unit.h"
 
 typedef void conv_fn(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws);
 typedef void gemm_fn(const fxrt_gemm_desc *d, const float *x, const float *w, const float *b, const float *r, float *y);
@@ -209,11 +207,7 @@ static inline int run_kernel_tests(const char *name, int n, const TTest *const *
     for (int i = 0; i < n; i++)
         tcase_add_loop_test(c, tests[i], 0, N_VARIANTS);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return unit_finish(s);
 }
 
 #endif

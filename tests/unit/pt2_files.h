@@ -3,14 +3,12 @@
 #ifndef FXCC_TESTS_PT2_FILES_H
 #define FXCC_TESTS_PT2_FILES_H
 
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "frontend/frontend.h"
 #include "frontend/pt2.h"
+#include "tests/unit/unit.h"
 
 typedef struct bytes {
     unsigned char *data;

@@ -3,11 +3,8 @@
 #ifndef FXCC_TESTS_RANDOM_GRAPH_H
 #define FXCC_TESTS_RANDOM_GRAPH_H
 
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "passes/passes.h"
+#include "tests/unit/unit.h"
 
 static uint32_t rg_seed = 1;
 
@@ -154,39 +151,11 @@ static inline fx_graph *rg_graph(fx_context *ctx, int n)
     return rg_graph_with(ctx, n, false);
 }
 
-static inline const char *rg_message(fx_context *ctx)
-{
-    static char text[2000];
-    size_t n = fx_diag_count(ctx);
-    text[0] = '\0';
-    if (n)
-        fx_diag_format(fx_diag_get(ctx, n - 1), text, sizeof text);
-    return text;
-}
-
-static inline const char *rg_text(const fx_graph *g)
-{
-    fx_text t;
-    fx_text_init(&t, fx_context_arena(g->ctx));
-    fx_graph_print(&t, g);
-    return t.data;
-}
-
-static inline fx_graph *rg_parse(fx_context *ctx, const char *text)
-{
-    fx_graph *g = NULL;
-    fx_status st = fx_graph_parse(ctx, "test.fx", text, strlen(text), &g);
-    ck_assert_msg(st == FX_OK, "%s", rg_message(ctx));
-    st = fx_graph_complete(g);
-    ck_assert_msg(st == FX_OK, "%s", rg_message(ctx));
-    return g;
-}
-
 /* Lint finds nothing in a graph and in the graphs of its modules. */
 static inline void rg_sound(fx_graph *g)
 {
     fx_status st = fx_graph_lint(g, FX_LINT_ALL);
-    ck_assert_msg(st == FX_OK, "%s\n%.1500s", rg_message(g->ctx), rg_text(g));
+    ck_assert_msg(st == FX_OK, "%s\n%.1500s", unit_diag(g->ctx), unit_print(g));
     for (size_t i = 0; i < g->root->n_children; i++)
         if (g->root->children[i]->body)
             rg_sound(g->root->children[i]->body);
@@ -201,13 +170,13 @@ static inline void rg_same_values(fx_graph *a, fx_graph *b)
     fx_tensor *out_a, *out_b;
     for (int i = 0; i < 3; i++)
         in[i] = rg_tensor(ctx);
-    ck_assert_msg(fx_graph_interpret(a, 3, in, &n_a, &out_a) == FX_OK, "%s", rg_message(ctx));
-    ck_assert_msg(fx_graph_interpret(b, 3, in, &n_b, &out_b) == FX_OK, "%s\n%.1500s", rg_message(ctx), rg_text(b));
+    ck_assert_msg(fx_graph_interpret(a, 3, in, &n_a, &out_a) == FX_OK, "%s", unit_diag(ctx));
+    ck_assert_msg(fx_graph_interpret(b, 3, in, &n_b, &out_b) == FX_OK, "%s\n%.1500s", unit_diag(ctx), unit_print(b));
     ck_assert_uint_eq(n_a, n_b);
     for (size_t i = 0; i < n_a; i++)
         for (int64_t k = 0; k < fx_tensor_numel(&out_a[i]); k++) {
             double x = fx_tensor_get(&out_a[i], k), y = fx_tensor_get(&out_b[i], k);
-            ck_assert_msg(memcmp(&x, &y, sizeof x) == 0, "output %zu [%d]: %g, expected %g\n%.1500s", i, (int)k, y, x, rg_text(b));
+            ck_assert_msg(memcmp(&x, &y, sizeof x) == 0, "output %zu [%d]: %g, expected %g\n%.1500s", i, (int)k, y, x, unit_print(b));
         }
 }
 

@@ -5,26 +5,6 @@
 
 #include "tests/unit/unit.h"
 
-/* An allocator that fails from the n-th allocation on and counts what is live. */
-typedef struct limited {
-    long left, live;
-} limited;
-
-static void *limited_alloc(void *user, size_t size)
-{
-    limited *l = user;
-    if (l->left-- <= 0)
-        return NULL;
-    l->live++;
-    return calloc(1, size);
-}
-
-static void limited_free(void *user, void *p)
-{
-    ((limited *)user)->live--;
-    free(p);
-}
-
 START_TEST(allocations_are_zeroed_aligned_and_apart)
 {
     fx_context *ctx = fx_context_create();
@@ -147,11 +127,11 @@ static fx_status work(void *arg)
 START_TEST(every_allocation_may_fail)
 {
     for (long n = 0;; n++) {
-        limited l = {.left = n};
+        unit_memory m = {.fail_at = n, .for_good = true};
         closed[0] = '\0';
-        fx_context *ctx = fx_context_create_with(limited_alloc, limited_free, &l);
+        fx_context *ctx = unit_context(&m);
         if (!ctx) {
-            ck_assert_int_eq(l.live, 0);
+            ck_assert_int_eq(m.live, 0);
             continue;
         }
         fx_status st = fx_protect(ctx, work, ctx);
@@ -160,7 +140,7 @@ START_TEST(every_allocation_may_fail)
         if (st != FX_ERR_NOMEM)
             ck_assert_int_eq(st, FX_ERR_UNSUPPORTED);
         fx_context_free(ctx);
-        ck_assert_int_eq(l.live, 0);
+        ck_assert_int_eq(m.live, 0);
         if (st == FX_ERR_UNSUPPORTED) {
             ck_assert_int_gt(n, 10);
             break;
@@ -171,9 +151,9 @@ END_TEST
 
 START_TEST(failing_outside_protect_does_not_unwind)
 {
-    limited l = {.left = 1000};
-    fx_context *ctx = fx_context_create_with(limited_alloc, limited_free, &l);
-    l.left = 0;
+    unit_memory m = {.fail_at = 1000, .for_good = true};
+    fx_context *ctx = unit_context(&m);
+    unit_fail_after(&m, 0);
     char *huge = malloc(1 << 20);
     memset(huge, 'x', (1 << 20) - 1);
     huge[(1 << 20) - 1] = '\0';
@@ -181,7 +161,7 @@ START_TEST(failing_outside_protect_does_not_unwind)
     ck_assert_str_eq(fx_diag_get(ctx, 0)->message, "out of memory");
     free(huge);
     fx_context_free(ctx);
-    ck_assert_int_eq(l.live, 0);
+    ck_assert_int_eq(m.live, 0);
 }
 END_TEST
 

@@ -180,29 +180,13 @@ START_TEST(golden_vectors_from_npz)
 END_TEST
 
 /* Memory that runs out at the n-th request, for many n: a status, and no files. */
-typedef struct budget {
-    long left;
-} budget;
-
-static void *scarce(void *user, size_t size)
-{
-    budget *b = user;
-    return b->left-- > 0 ? calloc(1, size) : NULL;
-}
-
-static void give_back(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
 START_TEST(out_of_memory_unwinds)
 {
     bool done = false;
     fx_compile_options o = {.target = "generic", .prefix = "digits", .check = true};
     for (long n = 1; !done; n += 1 + n / 8) {
-        budget b = {n};
-        fx_context *c = fx_context_create_with(scarce, give_back, &b);
+        unit_memory m = {.fail_at = n, .for_good = true};
+        fx_context *c = unit_context(&m);
         if (!c)
             continue;
         fx_graph *g = NULL;

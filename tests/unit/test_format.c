@@ -1,13 +1,11 @@
 /* tests/unit/test_format.c: fx_graph_format: each form of a graph that is made by the public API; what is refused; memory that runs out.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fxcc/inspect.h"
 #include "fxcc/module.h"
 #include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 enum { N_FORMS = FX_FORM_JSON + 1 };
 
@@ -214,35 +212,17 @@ START_TEST(subgraphs_nest)
 }
 END_TEST
 
-/* Memory that runs out after so many requests. */
-static size_t requests_left;
-
-static void *scarce(void *user, size_t size)
-{
-    (void)user;
-    if (requests_left == 0)
-        return NULL;
-    requests_left--;
-    return calloc(1, size);
-}
-
-static void give_back(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
 START_TEST(running_out_of_memory_is_an_error)
 {
     bool done = false;
-    for (size_t n = 0; !done; n++) {
-        ck_assert_uint_lt(n, 5000);
-        requests_left = 1000000;
-        fx_context *c = fx_context_create_with(scarce, give_back, NULL);
+    for (long n = 0; !done; n++) {
+        ck_assert_int_lt(n, 5000);
+        unit_memory m = {.fail_at = -1};
+        fx_context *c = unit_context(&m);
         fx_graph *g = small(c);
         const char *text = NULL;
         ck_assert_ptr_nonnull(g);
-        requests_left = n;
+        unit_fail_after(&m, n);
         fx_status st = fx_graph_format(g, (fx_form)_i, &text);
         ck_assert_msg(st == FX_OK || st == FX_ERR_NOMEM, "%s", first_message(c));
         ck_assert(st == FX_OK ? text != NULL : fx_diag_count(c) == 1);
@@ -252,12 +232,8 @@ START_TEST(running_out_of_memory_is_an_error)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("format");
-    TCase *t = tcase_create("format");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, code_is_fx_s);
     tcase_add_test(t, readable_is_fx_s);
     tcase_add_test(t, tabular_is_fx_s);
@@ -268,10 +244,9 @@ int main(void)
     tcase_add_test(t, wrong_graphs_are_shown);
     tcase_add_test(t, subgraphs_nest);
     tcase_add_loop_test(t, running_out_of_memory_is_an_error, 0, N_FORMS);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("format", 120, set_up, tear_down, add_tests);
 }

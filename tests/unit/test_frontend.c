@@ -686,29 +686,13 @@ START_TEST(json_values_are_found)
 }
 END_TEST
 
-typedef struct countdown {
-    long left;
-} countdown;
-
-static void *counted_alloc(void *user, size_t size)
-{
-    countdown *c = user;
-    return c->left-- > 0 ? calloc(1, size) : NULL;
-}
-
-static void counted_free(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
 START_TEST(running_out_of_memory_unwinds)
 {
     bytes file = read_file(fixture_path("cond"));
     long n = 1;
     for (bool done = false; !done; n++) {
-        countdown c = {n};
-        fx_context *small = fx_context_create_with(counted_alloc, counted_free, &c);
+        unit_memory m = {.fail_at = n, .for_good = true};
+        fx_context *small = unit_context(&m);
         if (!small)
             continue;
         fx_graph *g = NULL;
@@ -722,12 +706,8 @@ START_TEST(running_out_of_memory_unwinds)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("frontend");
-    TCase *t = tcase_create("frontend");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, graphs_keep_names_types_and_places);
     tcase_add_test(t, decomposed_graphs_are_read_too);
     tcase_add_test(t, weights_have_the_strides_of_the_file);
@@ -754,10 +734,9 @@ int main(void)
     tcase_add_loop_test(t, json_is_strict, 0, sizeof jsons / sizeof *jsons);
     tcase_add_test(t, json_values_are_found);
     tcase_add_test(t, running_out_of_memory_unwinds);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("frontend", 60, set_up, tear_down, add_tests);
 }

@@ -1,11 +1,8 @@
 /* tests/unit/test_infer.c: shape and dtype inference: results, symbolic sizes, hints of the file, refusals.
  * Values of static shapes are compared with PyTorch for every row in tests/ops.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "ir/ops.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 
@@ -220,11 +217,8 @@ START_TEST(promotion_is_a_lattice)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("infer");
-    TCase *t = tcase_create("infer");
-    tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, promotes_as_torch);
     tcase_add_test(t, shapes);
     tcase_add_test(t, symbols_pass_through);
@@ -234,10 +228,9 @@ int main(void)
     tcase_add_test(t, training_mode_is_refused);
     tcase_add_test(t, in_place_results_are_the_first_argument);
     tcase_add_test(t, promotion_is_a_lattice);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("infer", 0, set_up, tear_down, add_tests);
 }

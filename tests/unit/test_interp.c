@@ -1,13 +1,11 @@
 /* tests/unit/test_interp.c: the reference interpreter: graphs, memory, in-place writes, errors, callbacks, single nodes.
  * Values of every row are compared with PyTorch in tests/ops.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fxcc/interpreter.h"
 #include "ir/ops.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 
@@ -21,27 +19,17 @@ static void tear_down(void)
     fx_context_free(ctx);
 }
 
-static const char *last_message(void)
-{
-    static char message[1000];
-    const fx_diag *d = fx_diag_get(ctx, fx_diag_count(ctx) - 1);
-    if (!d)
-        return "";
-    fx_diag_format(d, message, sizeof message);
-    return message;
-}
-
 static fx_graph *graph_of(const char *lines)
 {
     fx_text text;
     fx_text_init(&text, fx_context_arena(ctx));
     fx_printf(&text, "graph \"case\" imported\n%s", lines);
     fx_graph *g = NULL;
-    ck_assert_msg(fx_graph_parse(ctx, "case.fx", text.data, text.size, &g) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_parse(ctx, "case.fx", text.data, text.size, &g) == FX_OK, "%s", unit_diag(ctx));
     FX_FOR_NODES(g, n)
         if (n->op)
-            ck_assert_msg(fx_node_normalize(n) == FX_OK, "%s", last_message());
-    ck_assert_msg(fx_graph_infer(g) == FX_OK, "%s", last_message());
+            ck_assert_msg(fx_node_normalize(n) == FX_OK, "%s", unit_diag(ctx));
+    ck_assert_msg(fx_graph_infer(g) == FX_OK, "%s", unit_diag(ctx));
     return g;
 }
 
@@ -77,7 +65,7 @@ START_TEST(runs_a_graph)
                            "output((%linear, None, {\"r\": %relu}))\n");
     fx_tensor x = floats(2, (int64_t[]){1, 3}, (float[]){1, -1, 0}), *out;
     size_t n;
-    ck_assert_msg(fx_graph_interpret(g, 1, &x, &n, &out) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_interpret(g, 1, &x, &n, &out) == FX_OK, "%s", unit_diag(ctx));
     ck_assert_uint_eq(n, 2);
     same(&out[0], 2, (float[]){-1, -1});
     same(&out[1], 2, (float[]){0, 0});
@@ -93,7 +81,7 @@ START_TEST(several_results)
                            "output((%c, %a, %chunk))\n");
     fx_tensor x = row(5, (float[]){1, 2, 3, 4, 5}), *out;
     size_t n;
-    ck_assert_msg(fx_graph_interpret(g, 1, &x, &n, &out) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_interpret(g, 1, &x, &n, &out) == FX_OK, "%s", unit_diag(ctx));
     ck_assert_uint_eq(n, 5);
     same(&out[0], 1, (float[]){5});
     same(&out[1], 2, (float[]){1, 2});
@@ -113,7 +101,7 @@ START_TEST(in_place_writes_go_through_views)
     const float v[] = {1, 2, 3, 4};
     fx_tensor x = row(4, v), *out;
     size_t n;
-    ck_assert_msg(fx_graph_interpret(g, 1, &x, &n, &out) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_interpret(g, 1, &x, &n, &out) == FX_OK, "%s", unit_diag(ctx));
     same(&out[0], 4, (float[]){10, 2, 30, 4});
     same(&out[1], 2, (float[]){10, 30});
     same(&out[2], 1, (float[]){46});
@@ -130,7 +118,7 @@ START_TEST(parameters_are_not_written)
     size_t n;
     fx_tensor *out;
     ck_assert_int_eq(fx_graph_interpret(g, 0, NULL, &n, &out), FX_ERR_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(last_message(), "parameter, buffer or constant in place"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "parameter, buffer or constant in place"));
 }
 END_TEST
 
@@ -150,7 +138,7 @@ START_TEST(sizes_may_be_symbolic)
             v[i] = (float)i;
         fx_tensor x = floats(2, (int64_t[]){s, s}, v), *out;
         size_t n;
-        ck_assert_msg(fx_graph_interpret(g, 1, &x, &n, &out) == FX_OK, "%s", last_message());
+        ck_assert_msg(fx_graph_interpret(g, 1, &x, &n, &out) == FX_OK, "%s", unit_diag(ctx));
         same(&out[0], s * s, v);
         ck_assert_int_eq(*(int64_t *)out[1].data, 2 * s);
     }
@@ -158,7 +146,7 @@ START_TEST(sizes_may_be_symbolic)
     size_t n;
     ck_assert_int_eq(fx_graph_interpret(g, 1, &x, &n, &out), FX_ERR_TYPE);
     ck_assert_int_eq(fx_graph_interpret(g, 1, &odd, &n, &out), FX_ERR_TYPE);
-    ck_assert_ptr_nonnull(strstr(last_message(), "input 'x': expected f32[s0, s0], got f32[3, 2]"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "input 'x': expected f32[s0, s0], got f32[3, 2]"));
 }
 END_TEST
 
@@ -168,12 +156,12 @@ START_TEST(inputs_are_checked)
     fx_tensor *out, flat = row(3, (float[]){1, 2, 3}), two[2] = {flat, flat}, doubles;
     size_t n = 77;
     ck_assert_int_eq(fx_graph_interpret(g, 1, &flat, &n, &out), FX_ERR_TYPE);
-    ck_assert_ptr_nonnull(strstr(last_message(), "input 'x': expected f32[1, 3], got f32[3]"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "input 'x': expected f32[1, 3], got f32[3]"));
     ck_assert_int_eq(fx_tensor_create(ctx, FX_F64, 2, (int64_t[]){1, 3}, &doubles), FX_OK);
     ck_assert_int_eq(fx_graph_interpret(g, 1, &doubles, &n, &out), FX_ERR_TYPE);
-    ck_assert_ptr_nonnull(strstr(last_message(), "got f64[1, 3]"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "got f64[1, 3]"));
     ck_assert_int_eq(fx_graph_interpret(g, 0, NULL, &n, &out), FX_ERR_ARGUMENT);
-    ck_assert_ptr_nonnull(strstr(last_message(), "expected 1 inputs, got 0"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "expected 1 inputs, got 0"));
     two[0] = floats(2, (int64_t[]){1, 3}, (float[3]){0});
     ck_assert_int_eq(fx_graph_interpret(g, 2, two, &n, &out), FX_ERR_ARGUMENT);
     ck_assert_uint_eq(n, 77); /* outputs untouched */
@@ -186,10 +174,10 @@ START_TEST(unknown_calls_are_refused)
     fx_tensor *out, x = row(3, (float[]){1, 2, 3});
     size_t n;
     ck_assert_int_eq(fx_graph_interpret(g, 1, &x, &n, &out), FX_ERR_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(last_message(), "their.own.op"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "their.own.op"));
     g = graph_of("\n%x : f32[3] = placeholder[x]\n%y : f32[3] = call_method[cosh](%x)\noutput((%y,))\n");
     ck_assert_int_eq(fx_graph_interpret(g, 1, &x, &n, &out), FX_ERR_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(last_message(), "cosh"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "cosh"));
 }
 END_TEST
 
@@ -239,7 +227,7 @@ START_TEST(a_node_by_itself)
     fx_tensor x = row(3, (float[]){1, 2, 3}), out;
     const fx_tensor *in[] = {&x, &x}; /* one for each operand, also when they are the same node */
     int n;
-    ck_assert_msg(fx_node_eval(fx_graph_find_node(g, "y"), in, &out, 1, &n) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_node_eval(fx_graph_find_node(g, "y"), in, &out, 1, &n) == FX_OK, "%s", unit_diag(ctx));
     ck_assert_int_eq(n, 1);
     same(&out, 3, (float[]){3, 6, 9});
 }
@@ -324,12 +312,8 @@ START_TEST(gemm_tiles)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("interp");
-    TCase *t = tcase_create("interp");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, runs_a_graph);
     tcase_add_test(t, several_results);
     tcase_add_test(t, in_place_writes_go_through_views);
@@ -342,10 +326,9 @@ int main(void)
     tcase_add_test(t, values_go_with_their_last_use);
     tcase_add_test(t, conversions_wrap_as_on_x86);
     tcase_add_test(t, gemm_tiles);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("interp", 60, set_up, tear_down, add_tests);
 }

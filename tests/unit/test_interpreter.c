@@ -1,12 +1,10 @@
 /* tests/unit/test_interpreter.c: running graphs node by node: callbacks, values, their memory, writes, modules with graphs, Python's
  * numbers, errors. What single rows compute is in test_interp.c and tests/ops.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "passes/passes.h"
+#include "tests/unit/unit.h"
 
 /* ---- a context that counts its memory, and can be told to fail ---------------------------------------------------------- */
 
@@ -56,24 +54,14 @@ static void tear_down(void)
     ck_assert_uint_eq(mem.blocks, 0);
 }
 
-static const char *last_message(void)
-{
-    static char message[1000];
-    const fx_diag *d = fx_diag_get(ctx, fx_diag_count(ctx) - 1);
-    message[0] = '\0';
-    if (d)
-        fx_diag_format(d, message, sizeof message);
-    return message;
-}
-
 static fx_graph *parse(const char *stage, const char *lines)
 {
     fx_text text;
     fx_text_init(&text, fx_context_arena(ctx));
     fx_printf(&text, "graph \"case\" %s\n%s", stage, lines);
     fx_graph *g = NULL;
-    ck_assert_msg(fx_graph_parse(ctx, "case.fx", text.data, text.size, &g) == FX_OK, "%s", last_message());
-    ck_assert_msg(fx_graph_complete(g) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_parse(ctx, "case.fx", text.data, text.size, &g) == FX_OK, "%s", unit_diag(ctx));
+    ck_assert_msg(fx_graph_complete(g) == FX_OK, "%s", unit_diag(ctx));
     return g;
 }
 
@@ -104,7 +92,7 @@ static const fx_tensor *run(fx_interpreter *in, size_t n_in, const fx_tensor *in
 {
     size_t n = 99;
     const fx_tensor *out = NULL;
-    ck_assert_msg(fx_interpreter_run(in, n_in, inputs, &n, &out) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_interpreter_run(in, n_in, inputs, &n, &out) == FX_OK, "%s", unit_diag(ctx));
     ck_assert_uint_eq(n, want);
     return out;
 }
@@ -114,7 +102,7 @@ static void fails(fx_interpreter *in, size_t n_in, const fx_tensor *inputs, fx_s
     size_t n = 99;
     const fx_tensor *out = NULL;
     ck_assert_int_eq(fx_interpreter_run(in, n_in, inputs, &n, &out), status);
-    ck_assert_msg(strstr(last_message(), part) != NULL, "'%s' does not say '%s'", last_message(), part);
+    ck_assert_msg(strstr(unit_diag(ctx), part) != NULL, "'%s' does not say '%s'", unit_diag(ctx), part);
     ck_assert_uint_eq(n, 99);
 }
 
@@ -166,7 +154,7 @@ START_TEST(callbacks_around_every_node)
     ck_assert_str_eq(l.text, "<x x:1> <split split:2t> <a a:1> <neg neg:1> <output output:2t> ");
     l = (record){.stop = "a"};
     fails(in, 1, &x, FX_ERR_IO, "stopped by the caller's callback");
-    ck_assert_ptr_nonnull(strstr(last_message(), "'a'"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "'a'"));
     ck_assert_str_eq(l.text, "<x x:1> <split split:2t> <a a:1> ");
     fx_result r; /* what there was when it stopped */
     ck_assert(fx_interpreter_value(in, fx_graph_find_node(g, "a"), &r));
@@ -439,7 +427,7 @@ START_TEST(bodies_are_called_as_functions_are)
         size_t n;
         const fx_tensor *out;
         ck_assert_int_ne(fx_interpreter_run(in, 1, &x, &n, &out), FX_OK);
-        ck_assert_msg(strstr(last_message(), cases[i].message) != NULL, "%s", last_message());
+        ck_assert_msg(strstr(unit_diag(ctx), cases[i].message) != NULL, "%s", unit_diag(ctx));
     }
     fx_graph *g = with_body("\n%x : f32[2] = placeholder[x]\n%sub = call_module[sub](%x)\noutput((%sub,))\n", identity);
     fx_graph *body = fx_module_find(g, "sub")->body;
@@ -520,7 +508,7 @@ START_TEST(numbers_of_python_fail_by_name)
         size_t n;
         const fx_tensor *out;
         ck_assert_int_ne(fx_interpreter_run(in, 1, &x, &n, &out), FX_OK);
-        ck_assert_msg(strstr(last_message(), cases[i].message) && strstr(last_message(), "'y'"), "%s", last_message());
+        ck_assert_msg(strstr(unit_diag(ctx), cases[i].message) && strstr(unit_diag(ctx), "'y'"), "%s", unit_diag(ctx));
     }
 }
 END_TEST
@@ -551,7 +539,7 @@ static fx_tensor square(const float v[4])
 START_TEST(modules_methods_and_functions_run)
 {
     fx_graph *g = NULL;
-    ck_assert_msg(fx_graph_parse(ctx, "case.fx", live, strlen(live), &g) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_parse(ctx, "case.fx", live, strlen(live), &g) == FX_OK, "%s", unit_diag(ctx));
     fx_tensor x = square((float[]){3, 0, -1, 5});
     fx_interpreter *in = interpreter(g, (fx_interpreter_options){0});
     const fx_tensor *out = run(in, 1, &x, 1);
@@ -571,7 +559,7 @@ END_TEST
 START_TEST(hot_replacement)
 {
     fx_graph *g = NULL;
-    ck_assert_msg(fx_graph_parse(ctx, "case.fx", live, strlen(live), &g) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_parse(ctx, "case.fx", live, strlen(live), &g) == FX_OK, "%s", unit_diag(ctx));
     fx_tensor x = square((float[]){3, 0, -1, 5});
     fx_interpreter *in = interpreter(g, (fx_interpreter_options){0});
     run(in, 1, &x, 1);
@@ -604,7 +592,7 @@ START_TEST(writes_of_captured_graphs)
                                "%x = placeholder[x]\n%t = call_method[t](%x)\n%act = call_module[act](%t)\n"
                                "%mul = call_method[mul_](%x, 10)\n"
                                "output((%x, %t, %act, %mul))\n";
-    ck_assert_msg(fx_graph_parse(ctx, "case.fx", text, strlen(text), &g) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_parse(ctx, "case.fx", text, strlen(text), &g) == FX_OK, "%s", unit_diag(ctx));
     fx_tensor x = square((float[]){3, -2, -1, 5});
     fx_interpreter *in = interpreter(g, (fx_interpreter_options){0});
     const fx_tensor *out = run(in, 1, &x, 4);
@@ -636,16 +624,16 @@ START_TEST(errors_of_captured_graphs_say_where)
         fx_printf(&t, "graph \"case\" captured\nmodule lin : torch.nn.Linear(in_features=3, out_features=1)\n"
                       "parameter lin.weight : f32[1, 3] = [1.0, 2.0, 3.0]\nparameter lin.bias : f32[1] = [0.5]\n\n"
                       "%%x = placeholder[x]\n%s  # net.7, net.py:12\noutput(%%y)\n", cases[i][0]);
-        ck_assert_msg(fx_graph_parse(ctx, "case.fx", t.data, t.size, &g) == FX_OK, "%s", last_message());
+        ck_assert_msg(fx_graph_parse(ctx, "case.fx", t.data, t.size, &g) == FX_OK, "%s", unit_diag(ctx));
         fx_interpreter *in = interpreter(g, (fx_interpreter_options){0});
         size_t n;
         const fx_tensor *out;
         for (int again = 0; again < 2; again++) { /* a failure is not remembered as a success */
             ck_assert_int_ne(fx_interpreter_run(in, 1, &x, &n, &out), FX_OK);
             const fx_diag *d = fx_diag_get(ctx, fx_diag_count(ctx) - 1);
-            ck_assert_msg(d->node && !strcmp(d->node, "y") && strstr(last_message(), "net.7") && strstr(last_message(), "net.py:12"), "%s",
-                          last_message());
-            ck_assert_msg(i == 0 || strstr(last_message(), cases[i][1]), "%s", last_message());
+            ck_assert_msg(d->node && !strcmp(d->node, "y") && strstr(unit_diag(ctx), "net.7") && strstr(unit_diag(ctx), "net.py:12"), "%s",
+                          unit_diag(ctx));
+            ck_assert_msg(i == 0 || strstr(unit_diag(ctx), cases[i][1]), "%s", unit_diag(ctx));
         }
     }
 }
@@ -666,8 +654,8 @@ START_TEST(errors_say_where)
     fails(in, 1, &x, FX_ERR_TYPE, "'y'");
     const fx_diag *d = fx_diag_get(ctx, fx_diag_count(ctx) - 1);
     ck_assert_str_eq(d->node, "y");
-    ck_assert_ptr_nonnull(strstr(last_message(), "layer1.0.join"));
-    ck_assert_ptr_nonnull(strstr(last_message(), "model.py:42"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "layer1.0.join"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "model.py:42"));
     fails(in, 0, &x, FX_ERR_ARGUMENT, "expected 1 inputs, got 0");
 }
 END_TEST
@@ -710,33 +698,28 @@ START_TEST(memory_may_run_out_anywhere)
 }
 END_TEST
 
+static void add_tests(TCase *t)
+{
+    tcase_add_test(t, callbacks_around_every_node);
+    tcase_add_test(t, callbacks_instead_of_an_opcode);
+    tcase_add_test(t, misuse_is_refused);
+    tcase_add_test(t, values_go_with_their_last_use);
+    tcase_add_test(t, outputs_may_be_the_next_inputs);
+    tcase_add_test(t, inputs_are_copied_before_they_are_written);
+    tcase_add_test(t, in_place_writes_reach_the_caller);
+    tcase_add_test(t, bodies_of_modules_run);
+    tcase_add_test(t, bodies_are_called_as_functions_are);
+    tcase_add_test(t, numbers_and_shapes_of_python);
+    tcase_add_test(t, numbers_of_python_fail_by_name);
+    tcase_add_test(t, modules_methods_and_functions_run);
+    tcase_add_test(t, hot_replacement);
+    tcase_add_test(t, writes_of_captured_graphs);
+    tcase_add_test(t, errors_of_captured_graphs_say_where);
+    tcase_add_test(t, errors_say_where);
+    tcase_add_test(t, memory_may_run_out_anywhere);
+}
+
 int main(void)
 {
-    Suite *s = suite_create("interpreter");
-    TCase *c = tcase_create("interpreter");
-    tcase_add_checked_fixture(c, set_up, tear_down);
-    tcase_set_timeout(c, 120); /* sanitizers, busy machines */
-    tcase_add_test(c, callbacks_around_every_node);
-    tcase_add_test(c, callbacks_instead_of_an_opcode);
-    tcase_add_test(c, misuse_is_refused);
-    tcase_add_test(c, values_go_with_their_last_use);
-    tcase_add_test(c, outputs_may_be_the_next_inputs);
-    tcase_add_test(c, inputs_are_copied_before_they_are_written);
-    tcase_add_test(c, in_place_writes_reach_the_caller);
-    tcase_add_test(c, bodies_of_modules_run);
-    tcase_add_test(c, bodies_are_called_as_functions_are);
-    tcase_add_test(c, numbers_and_shapes_of_python);
-    tcase_add_test(c, numbers_of_python_fail_by_name);
-    tcase_add_test(c, modules_methods_and_functions_run);
-    tcase_add_test(c, hot_replacement);
-    tcase_add_test(c, writes_of_captured_graphs);
-    tcase_add_test(c, errors_of_captured_graphs_say_where);
-    tcase_add_test(c, errors_say_where);
-    tcase_add_test(c, memory_may_run_out_anywhere);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return unit_run("interpreter", 120, set_up, tear_down, add_tests); /* sanitizers, busy machines */
 }

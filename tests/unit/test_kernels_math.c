@@ -1,13 +1,12 @@
 /* test_kernels_math.c: the scalar functions of runtime/math.h against the C library in double, with and without FMA.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define FXRT_FMA 0
 #include "runtime/math.h"
+#include "tests/unit/unit.h"
 
 static double exp_d(double x) { return exp(x); }
 static double sigmoid_d(double x) { return 1 / (1 + exp(-x)); }
@@ -94,17 +93,13 @@ START_TEST(special_values)
 }
 END_TEST
 
+static void add_tests(TCase *t)
+{
+    tcase_add_loop_test(t, accuracy, 0, N_ROWS);
+    tcase_add_test(t, special_values);
+}
+
 int main(void)
 {
-    Suite *s = suite_create("kernels: scalar functions");
-    TCase *c = tcase_create("math");
-    tcase_set_timeout(c, 120);
-    tcase_add_loop_test(c, accuracy, 0, N_ROWS);
-    tcase_add_test(c, special_values);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return unit_run("kernels: scalar functions", 120, NULL, NULL, add_tests);
 }

@@ -1,10 +1,7 @@
 /* tests/unit/test_lower_graph.c: the pass runner and what the graph passes share. What single passes do is in tests/lower/.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "lower/rewrite.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 
@@ -245,12 +242,8 @@ START_TEST(long_stack)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("lower_graph");
-    TCase *t = tcase_create("all");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, stops_after_a_pass);
     tcase_add_test(t, dumps);
     tcase_add_test(t, unchanged_is_silent);
@@ -261,10 +254,9 @@ int main(void)
     tcase_add_test(t, become_checks_types);
     tcase_add_test(t, long_chains);
     tcase_add_test(t, long_stack);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+}
+
+int main(void)
+{
+    return unit_run("lower_graph", 60, setup, teardown, add_tests);
 }

@@ -1,9 +1,7 @@
 /* tests/unit/test_memory.c: the arena's planner (lower/memory.c) against the verifier, which shares no code with it.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
-#include <stdlib.h>
-
 #include "lower/lower.h"
+#include "tests/unit/unit.h"
 
 static uint32_t seed;
 
@@ -145,17 +143,14 @@ START_TEST(overlay_refused_while_needed)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("memory");
-    TCase *t = tcase_create("plan");
     tcase_add_loop_test(t, random_programs, 0, 200);
     tcase_add_test(t, overlays);
     tcase_add_test(t, overlay_refused_while_needed);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("memory", 0, NULL, NULL, add_tests);
 }

@@ -1,14 +1,12 @@
 /* tests/unit/test_npy.c: NumPy's files, read strictly, written so that NumPy reads them.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <minizip/zip.h>
 
 #include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 static char path[32];
@@ -277,12 +275,8 @@ START_TEST(bad_archives)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("npy");
-    TCase *t = tcase_create("npy");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, versions_orders_and_types);
     tcase_add_loop_test(t, mistakes_are_named, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
     tcase_add_test(t, bad_files);
@@ -290,10 +284,9 @@ int main(void)
     tcase_add_loop_test(t, archives_stored_and_deflated, 0, 2);
     tcase_add_test(t, archives_written_read_back);
     tcase_add_test(t, bad_archives);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("npy", 120, set_up, tear_down, add_tests);
 }

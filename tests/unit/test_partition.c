@@ -33,7 +33,7 @@ static bool by_name(void *user, const fx_node *n)
 
 static fx_graph *partition(const char *text, size_t min_size, int *p, size_t *n)
 {
-    fx_graph *g = rg_parse(ctx, text);
+    fx_graph *g = unit_parse(ctx, text);
     ck_assert_int_eq(fx_graph_partition(g, by_name, NULL, min_size, p, n), FX_OK);
     return g;
 }
@@ -108,7 +108,7 @@ START_TEST(random_graphs)
 {
     rg_start((uint32_t)_i);
     fx_graph *g = rg_graph_with(ctx, 5 + (int)rg_draw(50), _i % 2), *out = NULL, *again = NULL;
-    const char *before = rg_text(g);
+    const char *before = unit_print(g);
     bool *supported = calloc(g->n_ids, 1);
     int *p = malloc(g->n_nodes * sizeof *p), *one = malloc(g->n_nodes * sizeof *p);
     size_t n = 0, i = 0;
@@ -121,8 +121,8 @@ START_TEST(random_graphs)
         ck_assert((p[i] >= 0) == (call && supported[k->id]));
         ck_assert_int_lt(p[i++], (int)n);
     }
-    ck_assert_msg(fx_graph_fuse_partitions(g, p, &out) == FX_OK, "%s", rg_message(ctx));
-    ck_assert_str_eq(rg_text(g), before);
+    ck_assert_msg(fx_graph_fuse_partitions(g, p, &out) == FX_OK, "%s", unit_diag(ctx));
+    ck_assert_str_eq(unit_print(g), before);
     rg_sound(out);
     ck_assert_int_eq(fx_inline_bodies(out), FX_OK);
     rg_sound(out);
@@ -175,21 +175,16 @@ START_TEST(alternating_chain)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("partition");
-    TCase *t = tcase_create("partition");
-    tcase_set_timeout(t, 300);
-    tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, around_an_unsupported_one);
     tcase_add_test(t, as_large_as_can_be);
     tcase_add_test(t, small_groups_and_tuples);
     tcase_add_loop_test(t, random_graphs, 0, 160);
     tcase_add_test(t, alternating_chain);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    return unit_run("partition", 300, set_up, tear_down, add_tests);
 }

@@ -1,12 +1,10 @@
 /* tests/unit/test_passes.c: the pass manager: pipelines as text, options, order, copies, failures that leave the graph as it was, reports.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #define _POSIX_C_SOURCE 200809L /* strdup, strtok_r */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "passes/passes.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 
@@ -20,30 +18,6 @@ static void teardown(void)
     fx_context_free(ctx);
 }
 
-static fx_graph *parse(const char *text)
-{
-    fx_graph *g = NULL;
-    fx_status status = fx_graph_parse(ctx, "case.fx", text, strlen(text), &g);
-    if (status == FX_OK)
-        status = fx_graph_complete(g);
-    ck_assert_msg(status == FX_OK, "%s", fx_diag_count(ctx) ? fx_diag_get(ctx, 0)->message : "?");
-    return g;
-}
-
-static const char *text_of(const fx_graph *g)
-{
-    fx_text t;
-    fx_text_init(&t, fx_context_arena(ctx));
-    fx_graph_print(&t, g);
-    return t.data;
-}
-
-static const char *last_message(void)
-{
-    size_t n = fx_diag_count(ctx);
-    return n ? fx_diag_get(ctx, n - 1)->message : "";
-}
-
 static const char *const dead =
     "graph \"case\" imported\n\n"
     "%x : f32[4] = placeholder[x]\n"
@@ -54,12 +28,12 @@ static const char *const dead =
 
 static void refused(const char *pipeline, const char *message)
 {
-    fx_graph *g = parse(dead), *out = g;
-    const char *before = text_of(g);
+    fx_graph *g = unit_parse(ctx, dead), *out = g;
+    const char *before = unit_print(g);
     ck_assert_int_eq(fx_graph_run_passes(g, pipeline, NULL, &out, NULL), FX_ERR_ARGUMENT);
-    ck_assert_msg(strstr(last_message(), message) != NULL, "'%s': expected '%s', got '%s'", pipeline, message, last_message());
+    ck_assert_msg(strstr(unit_message(ctx), message) != NULL, "'%s': expected '%s', got '%s'", pipeline, message, unit_message(ctx));
     ck_assert_ptr_eq(out, g);
-    ck_assert_str_eq(text_of(g), before);
+    ck_assert_str_eq(unit_print(g), before);
 }
 
 START_TEST(bad_pipelines)
@@ -78,8 +52,8 @@ START_TEST(bad_pipelines)
     refused("eliminate_dead_code(", "expected the name of an option, got the end");
     refused("eliminate_dead_code)", "expected ',' between passes, got ')'");
     ck_assert_int_eq(fx_graph_run_passes(NULL, "", NULL, NULL, NULL), FX_ERR_ARGUMENT);
-    ck_assert_int_eq(fx_graph_run_passes(parse(dead), NULL, NULL, NULL, NULL), FX_ERR_ARGUMENT);
-    ck_assert_int_eq(fx_graph_run_passes(parse(dead), "eliminate_dead_code", NULL, NULL, NULL), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_run_passes(unit_parse(ctx, dead), NULL, NULL, NULL, NULL), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_run_passes(unit_parse(ctx, dead), "eliminate_dead_code", NULL, NULL, NULL), FX_ERR_ARGUMENT);
 }
 END_TEST
 
@@ -88,8 +62,8 @@ START_TEST(pipelines_of_any_words)
 {
     static const char *const words[] = {"eliminate_dead_code", "infer", "remove_identity", "(", ")", ",", "=", "\"", " ", "exact", "inputs", "true",
                                         "f32[4]", ";", "unknown", "[", "\\", "\n", "1e999", "-", "%", "prune", "amount", "0.5", "999999999999999999999"};
-    fx_graph *g = parse(dead);
-    const char *before = text_of(g);
+    fx_graph *g = unit_parse(ctx, dead);
+    const char *before = unit_print(g);
     unsigned state = 7, ran = 0;
     for (int i = 0; i < 3000; i++) {
         /* A good one, spoilt in some places. */
@@ -109,18 +83,18 @@ START_TEST(pipelines_of_any_words)
         ran += status == FX_OK;
     }
     ck_assert_uint_gt(ran, 10);
-    ck_assert_str_eq(text_of(g), before);
+    ck_assert_str_eq(unit_print(g), before);
 }
 END_TEST
 
 START_TEST(pure_and_reported)
 {
-    fx_graph *g = parse(dead), *out = NULL;
-    const char *before = text_of(g);
+    fx_graph *g = unit_parse(ctx, dead), *out = NULL;
+    const char *before = unit_print(g);
     fx_pass_report report;
     ck_assert_int_eq(fx_graph_run_passes(g, " eliminate_dead_code , eliminate_dead_code() ", NULL, &out, &report), FX_OK);
     ck_assert_ptr_ne(out, g);
-    ck_assert_str_eq(text_of(g), before);
+    ck_assert_str_eq(unit_print(g), before);
     ck_assert_uint_eq(fx_graph_node_count(out), 3);
     ck_assert_uint_eq(report.n_changes, 2);
     ck_assert_str_eq(report.changes[0].node, "sin");
@@ -133,7 +107,7 @@ START_TEST(pure_and_reported)
     ck_assert(report.times[0].seconds >= 0);
     /* Nothing to do is allowed. */
     ck_assert_int_eq(fx_graph_run_passes(g, "", NULL, &out, &report), FX_OK);
-    ck_assert_str_eq(text_of(out), before);
+    ck_assert_str_eq(unit_print(out), before);
     ck_assert_uint_eq(report.n_changes + report.n_times, 0);
 }
 END_TEST
@@ -149,15 +123,15 @@ static fx_status refuse_second(void *user, const char *pass, fx_graph *graph)
 /* A pass or check that fails leaves the graph as it was, to its list of uses; nodes keep their addresses. */
 START_TEST(in_place_whole_or_not_at_all)
 {
-    fx_graph *g = parse(dead), *out = NULL;
-    const char *before = text_of(g);
+    fx_graph *g = unit_parse(ctx, dead), *out = NULL;
+    const char *before = unit_print(g);
     fx_node *sin_node = fx_graph_find_node(g, "sin"), *x = fx_graph_find_node(g, "x"), *relu = fx_graph_find_node(g, "relu");
     int calls = 0;
     fx_pass_options options = {.in_place = true, .check = refuse_second, .user = &calls};
     ck_assert_int_eq(fx_graph_run_passes(g, "eliminate_dead_code,eliminate_dead_code", &options, &out, NULL), FX_ERR_UNSUPPORTED);
     ck_assert_ptr_null(out);
     ck_assert_int_eq(calls, 2);
-    ck_assert_str_eq(text_of(g), before);
+    ck_assert_str_eq(unit_print(g), before);
     ck_assert_int_eq(fx_graph_verify(g, FX_STAGE_IMPORTED, "test"), FX_OK);
     ck_assert_ptr_eq(fx_graph_find_node(g, "sin"), sin_node);
     ck_assert(!sin_node->erased);
@@ -174,24 +148,24 @@ END_TEST
 /* A graph that is broken before is the caller's fault, said before anything runs. */
 START_TEST(broken_graphs_are_refused)
 {
-    fx_graph *g = parse(dead), *out = NULL;
+    fx_graph *g = unit_parse(ctx, dead), *out = NULL;
     fx_node *relu = fx_graph_find_node(g, "relu");
     relu->n_uses = 7;
     ck_assert_int_eq(fx_graph_run_passes(g, "eliminate_dead_code", NULL, &out, NULL), FX_ERR_ARGUMENT);
-    ck_assert(strstr(last_message(), "before the passes") != NULL);
+    ck_assert(strstr(unit_message(ctx), "before the passes") != NULL);
 }
 END_TEST
 
 /* A snapshot brings back nodes, arguments, attributes, modules, names. */
 START_TEST(snapshots)
 {
-    fx_graph *g = parse("graph \"case\" imported\nparameter w : f32[2] = [1.0, 2.0]\n\n"
-                        "%x : f32[2] = placeholder[x]\n"
-                        "%w : f32[2] = get_attr[w]\n"
-                        "%add : f32[2] = call_function[aten.add.Tensor](%x, %w)\n"
-                        "%relu : f32[2] = call_function[aten.relu.default](%add)\n"
-                        "output((%relu,))\n");
-    const char *before = text_of(g);
+    fx_graph *g = unit_parse(ctx, "graph \"case\" imported\nparameter w : f32[2] = [1.0, 2.0]\n\n"
+                             "%x : f32[2] = placeholder[x]\n"
+                             "%w : f32[2] = get_attr[w]\n"
+                             "%add : f32[2] = call_function[aten.add.Tensor](%x, %w)\n"
+                             "%relu : f32[2] = call_function[aten.relu.default](%add)\n"
+                             "output((%relu,))\n");
+    const char *before = unit_print(g);
     fx_arena *arena = fx_arena_create(ctx);
     fx_snapshot *s = fx_snapshot_take(g, arena);
     fx_tensor t;
@@ -204,10 +178,10 @@ START_TEST(snapshots)
     fx_node_replace_uses(relu, add);
     ck_assert_int_eq(fx_node_erase(relu), FX_OK);
     fx_node_move_before(add, g->first);
-    ck_assert_str_ne(text_of(g), before);
+    ck_assert_str_ne(unit_print(g), before);
     fx_snapshot_restore(s);
     fx_arena_free(arena);
-    ck_assert_str_eq(text_of(g), before);
+    ck_assert_str_eq(unit_print(g), before);
     ck_assert_int_eq(fx_graph_verify(g, FX_STAGE_IMPORTED, "test"), FX_OK);
     ck_assert_ptr_null(fx_module_find(g, "deep"));
     ck_assert_ptr_null(fx_graph_find_node(g, "deep_er_v"));
@@ -256,7 +230,7 @@ static const char *const modules =
 
 START_TEST(replacing)
 {
-    fx_graph *g = parse(modules);
+    fx_graph *g = unit_parse(ctx, modules);
     size_t count = 99;
     ck_assert_int_eq(fx_graph_replace_op(g, "torch.relu", "aten.leaky_relu.default", &count), FX_OK);
     ck_assert_uint_eq(count, 3);
@@ -274,16 +248,16 @@ START_TEST(replacing)
     ck_assert(fx_module_setting(fx_graph_get_submodule(g, "b"), "alpha", &v) && v.as.f[0] == 0.5);
 
     /* Whole or not at all: the first of two fits, the second does not. */
-    g = parse(modules);
-    const char *before = text_of(g);
+    g = unit_parse(ctx, modules);
+    const char *before = unit_print(g);
     ck_assert_int_eq(fx_graph_replace_op(g, "aten.relu.default", "aten.erf.default", NULL), FX_ERR_TYPE); /* no class is erf */
-    ck_assert_str_eq(text_of(g), before);
+    ck_assert_str_eq(unit_print(g), before);
     const char *wrong[] = {"negative"};
     ck_assert_int_eq(fx_graph_replace_module(g, "torch.nn.ReLU", "torch.nn.LeakyReLU", 1, wrong, &half, NULL), FX_ERR_TYPE);
     fx_value text = fx_v_str("x");
     const char *slope[] = {"negative_slope"};
     ck_assert_int_ne(fx_graph_replace_module(g, "torch.nn.ReLU", "torch.nn.LeakyReLU", 1, slope, &text, NULL), FX_OK);
-    ck_assert_str_eq(text_of(g), before);
+    ck_assert_str_eq(unit_print(g), before);
     ck_assert_int_eq(fx_graph_replace_op(NULL, "a", "b", NULL), FX_ERR_ARGUMENT);
     ck_assert_int_eq(fx_graph_replace_op(g, NULL, "b", NULL), FX_ERR_ARGUMENT);
     ck_assert_int_eq(fx_graph_replace_module(g, "torch.nn.ReLU", NULL, 0, NULL, NULL, NULL), FX_ERR_ARGUMENT);
@@ -294,16 +268,16 @@ END_TEST
 START_TEST(counting)
 {
     /* Two tied parameters and a buffer; relu's input and result live at once, the view costs nothing. */
-    fx_graph *g = parse("graph \"case\" imported\n"
-                        "parameter a : f32[3, 2] shares 0+0 = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n"
-                        "parameter b : f32[3, 2] shares 0+0 = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n"
-                        "buffer c : f64[3] = [1.0, 2.0, 3.0]\n\n"
-                        "%x : f32[5, 2] = placeholder[x]\n"
-                        "%a : f32[3, 2] = get_attr[a]\n"
-                        "%linear : f32[5, 3] = call_function[aten.linear.default](%x, %a)\n"
-                        "%view : f32[15] = call_function[aten.view.default](%linear, [15])\n"
-                        "%relu : f32[15] = call_function[aten.relu.default](%view)\n"
-                        "output((%relu,))\n");
+    fx_graph *g = unit_parse(ctx, "graph \"case\" imported\n"
+                             "parameter a : f32[3, 2] shares 0+0 = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n"
+                             "parameter b : f32[3, 2] shares 0+0 = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n"
+                             "buffer c : f64[3] = [1.0, 2.0, 3.0]\n\n"
+                             "%x : f32[5, 2] = placeholder[x]\n"
+                             "%a : f32[3, 2] = get_attr[a]\n"
+                             "%linear : f32[5, 3] = call_function[aten.linear.default](%x, %a)\n"
+                             "%view : f32[15] = call_function[aten.view.default](%linear, [15])\n"
+                             "%relu : f32[15] = call_function[aten.relu.default](%view)\n"
+                             "output((%relu,))\n");
     fx_graph_cost cost;
     ck_assert_int_eq(fx_graph_count(g, &cost), FX_OK);
     ck_assert_int_eq(cost.flops, 2 * 5 * 3 * 2 + 15);
@@ -319,15 +293,15 @@ START_TEST(counting)
     ck_assert_str_eq(report.notes[0].pass, "count");
     ck_assert_ptr_null(report.notes[0].node);
     ck_assert_str_eq(report.notes[0].what, "75 flops, 6 parameters, 48 bytes of weights, 120 bytes of activations at most");
-    ck_assert_str_eq(text_of(same), text_of(g));
+    ck_assert_str_eq(unit_print(same), unit_print(g));
     /* Of modules too. */
-    g = parse(modules);
+    g = unit_parse(ctx, modules);
     ck_assert_int_eq(fx_graph_count(g, &cost), FX_OK);
     ck_assert_int_eq(cost.flops, 3 * 4);
     ck_assert_int_eq(cost.parameters + cost.weight_bytes, 0);
-    g = parse("graph \"case\" imported\n\n%x : f32[s0] = placeholder[x]\noutput((%x,))\n");
+    g = unit_parse(ctx, "graph \"case\" imported\n\n%x : f32[s0] = placeholder[x]\noutput((%x,))\n");
     ck_assert_int_eq(fx_graph_count(g, &cost), FX_ERR_ARGUMENT);
-    ck_assert(strstr(last_message(), "static shape") != NULL);
+    ck_assert(strstr(unit_message(ctx), "static shape") != NULL);
     fx_graph *out;
     ck_assert_int_eq(fx_graph_run_passes(g, "count", NULL, &out, NULL), FX_ERR_ARGUMENT);
     ck_assert_int_eq(fx_graph_count(NULL, &cost), FX_ERR_ARGUMENT);
@@ -340,16 +314,16 @@ END_TEST
 /* The copy that passes change has the notes, settings and aliases of the graph; weights are shared until one side writes. */
 START_TEST(copies)
 {
-    fx_graph *g = parse("graph \"case\" captured\n"
-                        "module a : torch.nn.modules.linear.Linear(in_features=2, out_features=2, bias=False)\n"
-                        "parameter a.weight : f32[2, 2] shares 0+0 = [1.0, 2.0, 3.0, 4.0]\n"
-                        "module b : torch.nn.modules.linear.Linear(in_features=2, out_features=2, bias=False)\n"
-                        "parameter b.weight : f32[2, 2] shares 0+0 = [1.0, 2.0, 3.0, 4.0]\n\n"
-                        "%x : f32[1, 2] = placeholder[x]\n"
-                        "%a = call_module[a](%x)\n"
-                        "%b = call_module[b](%a)\n"
-                        "%dead = call_method[relu](%b)\n"
-                        "output(%b)\n");
+    fx_graph *g = unit_parse(ctx, "graph \"case\" captured\n"
+                             "module a : torch.nn.modules.linear.Linear(in_features=2, out_features=2, bias=False)\n"
+                             "parameter a.weight : f32[2, 2] shares 0+0 = [1.0, 2.0, 3.0, 4.0]\n"
+                             "module b : torch.nn.modules.linear.Linear(in_features=2, out_features=2, bias=False)\n"
+                             "parameter b.weight : f32[2, 2] shares 0+0 = [1.0, 2.0, 3.0, 4.0]\n\n"
+                             "%x : f32[1, 2] = placeholder[x]\n"
+                             "%a = call_module[a](%x)\n"
+                             "%b = call_module[b](%a)\n"
+                             "%dead = call_method[relu](%b)\n"
+                             "output(%b)\n");
     fx_graph *out;
     fx_value v;
     fx_tensor mine, tied, theirs;
@@ -434,26 +408,6 @@ END_TEST
 
 /* ---- memory that runs out ---- */
 
-typedef struct failing {
-    long left; /* allocations until one fails; below 0: none does */
-} failing;
-
-static void *fail_alloc(void *user, size_t size)
-{
-    failing *f = user;
-    if (f->left == 0)
-        return NULL;
-    if (f->left > 0)
-        f->left--;
-    return calloc(1, size);
-}
-
-static void fail_free(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
 static const char *const layers =
     "graph \"case\" captured\n"
     "module conv : torch.nn.modules.conv.Conv2d(in_channels=1, out_channels=1, kernel_size=1, bias=False)\n"
@@ -494,21 +448,21 @@ START_TEST(every_allocation_fails_once)
     for (int in_place = 0; in_place < 2; in_place++) {
         bool done = false;
         for (long k = 0; !done; k++) {
-            failing f = {-1};
-            ctx = fx_context_create_with(fail_alloc, fail_free, &f);
+            unit_memory m = {.fail_at = -1};
+            ctx = unit_context(&m);
             fx_graph *g = NULL, *out = NULL;
             ck_assert_int_eq(fx_graph_parse(ctx, "case.fx", layers, strlen(layers), &g), FX_OK);
-            const char *before = text_of(g);
+            const char *before = unit_print(g);
             fx_pass_options options = {.in_place = in_place};
             fx_pass_report report;
-            f.left = k;
+            unit_fail_after(&m, k);
             fx_status status = fx_graph_run_passes(g, pipelines[_i], &options, &out, k % 2 ? &report : NULL);
             done = status == FX_OK;
-            ck_assert(done || (status == FX_ERR_NOMEM && f.left == 0));
+            ck_assert(done || (status == FX_ERR_NOMEM && unit_ran_out(&m)));
             ck_assert(!done || k > 10);
-            f.left = -1;
+            unit_fail_after(&m, -1);
             if (!done || !in_place)
-                ck_assert_str_eq(text_of(g), before);
+                ck_assert_str_eq(unit_print(g), before);
             if (!done)
                 ck_assert_ptr_null(out);
             fx_context_free(ctx);
@@ -521,17 +475,9 @@ END_TEST
 /* ---- ten passes, one copy ---- */
 
 typedef struct meter {
-    size_t bytes; /* asked for in all */
     const fx_graph *seen;
     int passes;
 } meter;
-
-static void *count_alloc(void *user, size_t size)
-{
-    meter *m = user;
-    m->bytes += size;
-    return calloc(1, size);
-}
 
 static fx_status see(void *user, const char *pass, fx_graph *graph)
 {
@@ -548,7 +494,8 @@ static size_t bytes_of(const char *pipeline, int n_passes, size_t *copy, size_t 
 {
     enum { NODES = 20000 };
     meter m = {0};
-    ctx = fx_context_create_with(count_alloc, fail_free, &m);
+    unit_memory memory = {.fail_at = -1};
+    ctx = unit_context(&memory);
     fx_graph *g = fx_graph_create(ctx, "long"), *out = NULL;
     fx_node *n = fx_graph_placeholder(g, "x", NULL);
     for (int i = 0; i < NODES; i++) {
@@ -556,17 +503,17 @@ static size_t bytes_of(const char *pipeline, int n_passes, size_t *copy, size_t 
         n = fx_graph_call_function(g, i % 2 ? "torch.sin" : "torch.cos", 1, &v);
     }
     fx_graph_output(g, fx_v_node(n));
-    size_t start = m.bytes;
+    size_t start = memory.asked;
     fx_pass_options options = {.check = see, .user = &m, .no_lint = true};
     ck_assert_int_eq(fx_graph_run_passes(g, pipeline, &options, &out, NULL), FX_OK);
-    size_t bytes = m.bytes - start;
+    size_t bytes = memory.asked - start;
     ck_assert_int_eq(m.passes, n_passes);
     ck_assert_ptr_eq(m.seen, out);
     ck_assert_ptr_ne(out, g);
-    start = m.bytes;
+    start = memory.asked;
     ck_assert_ptr_nonnull(fx_graph_copy(g));
-    *copy = m.bytes - start;
-    *text = strlen(text_of(g));
+    *copy = memory.asked - start;
+    *text = strlen(unit_print(g));
     fx_context_free(ctx);
     return bytes;
 }
@@ -585,11 +532,8 @@ START_TEST(ten_passes_cost_one_copy)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("passes");
-    TCase *t = tcase_create("manager");
-    tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, bad_pipelines);
     tcase_add_test(t, pipelines_of_any_words);
     tcase_add_test(t, pure_and_reported);
@@ -603,11 +547,9 @@ int main(void)
     tcase_add_test(t, linear_growth);
     tcase_add_loop_test(t, every_allocation_fails_once, 0, 3);
     tcase_add_test(t, ten_passes_cost_one_copy);
-    tcase_set_timeout(t, 120);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+}
+
+int main(void)
+{
+    return unit_run("passes", 120, setup, teardown, add_tests);
 }

@@ -2,13 +2,11 @@
  * the same, twice is once, in place is as by copy. Random graphs with writes in place, views, constants, equal calls, calls that do nothing,
  * convolutions and norms; aten and captured ones.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fxcc/pass.h"
 #include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 enum { N_GRAPHS = 150, MAX_VALUES = 64, N_INPUTS = 2, NUMEL = 6 };
 
@@ -193,14 +191,6 @@ static fx_graph *random_graph(uint64_t seed, bool captured)
     return g;
 }
 
-static const char *text_of(const fx_graph *g)
-{
-    fx_text t;
-    fx_text_init(&t, fx_context_arena(ctx));
-    fx_graph_print(&t, g);
-    return t.data;
-}
-
 /* Outputs, what is left in the inputs, and which outputs are memory of which inputs. */
 typedef struct outcome {
     size_t n;
@@ -220,7 +210,7 @@ static void run(fx_graph *g, outcome *o, const char *what)
             fx_tensor_set(&in[i], k, (double)((k * 7 + i * 5 + 3) % 11 - 5) / 4);
     }
     fx_status status = fx_graph_interpret(g, N_INPUTS, in, &n_out, &out);
-    ck_assert_msg(status == FX_OK, "%s: %s\n%s", what, fx_diag_get(ctx, fx_diag_count(ctx) - 1)->message, text_of(g));
+    ck_assert_msg(status == FX_OK, "%s: %s\n%s", what, fx_diag_get(ctx, fx_diag_count(ctx) - 1)->message, unit_print(g));
     for (size_t k = 0; k < n_out; k++)
         for (int i = 0; i < NUMEL; i++)
             o->v[o->n++] = fx_tensor_get(&out[k], i);
@@ -237,8 +227,8 @@ static void same_outcome(const outcome *a, const outcome *b, const char *what, c
     ck_assert_uint_eq(a->n, b->n);
     for (size_t i = 0; i < a->n; i++)
         ck_assert_msg(a->v[i] == b->v[i] || (isnan(a->v[i]) && isnan(b->v[i])) || fabs(a->v[i] - b->v[i]) <= 2e-5 * (1 + fabs(b->v[i])),
-                      "%s: value %zu was %.9g and is %.9g\n%s\n%s", what, i, a->v[i], b->v[i], text_of(before), text_of(after));
-    ck_assert_msg((b->aliases & ~a->aliases) == 0, "%s: an output has become an input\n%s\n%s", what, text_of(before), text_of(after));
+                      "%s: value %zu was %.9g and is %.9g\n%s\n%s", what, i, a->v[i], b->v[i], unit_print(before), unit_print(after));
+    ck_assert_msg((b->aliases & ~a->aliases) == 0, "%s: an output has become an input\n%s\n%s", what, unit_print(before), unit_print(after));
 }
 
 /* Passes that change values, by what they are for. */
@@ -265,12 +255,12 @@ static bool check_pass(const char *pipeline, bool idempotent, bool lossy, uint64
     char what[200];
     snprintf(what, sizeof what, "%s, %s graph %u", pipeline, captured ? "captured" : "imported", (unsigned)seed);
     fx_graph *g = random_graph(seed, captured), *out = NULL, *again = NULL;
-    const char *before = text_of(g);
+    const char *before = unit_print(g);
     outcome a, b;
     fx_pass_report report;
     run(g, &a, what);
     fx_status status = fx_graph_run_passes(g, pipeline, NULL, &out, &report);
-    ck_assert_str_eq(text_of(g), before);
+    ck_assert_str_eq(unit_print(g), before);
     if (status == FX_ERR_UNSUPPORTED || status == FX_ERR_ARGUMENT) { /* refused, with a reason */
         ck_assert_uint_gt(fx_diag_count(ctx), 0);
         return false;
@@ -279,17 +269,17 @@ static bool check_pass(const char *pipeline, bool idempotent, bool lossy, uint64
     run(out, &b, what);
     if (!lossy)
         same_outcome(&a, &b, what, g, out);
-    ck_assert_str_eq(text_of(g), before);
-    const char *after = text_of(out);
+    ck_assert_str_eq(unit_print(g), before);
+    const char *after = unit_print(out);
     ck_assert_msg(report.n_changes > 0 || !strcmp(before, after), "%s: changed the graph and noted nothing", what);
     if (idempotent) {
         ck_assert_int_eq(fx_graph_run_passes(out, pipeline, NULL, &again, &report), FX_OK);
-        ck_assert_msg(!strcmp(text_of(again), after), "%s: twice is not once\n%s\n%s\n%s", what, before, after, text_of(again));
+        ck_assert_msg(!strcmp(unit_print(again), after), "%s: twice is not once\n%s\n%s\n%s", what, before, after, unit_print(again));
         ck_assert_msg(report.n_changes == 0, "%s: noted '%s' the second time", what, report.n_changes ? report.changes[0].what : "");
     }
     fx_pass_options in_place = {.in_place = true};
     ck_assert_int_eq(fx_graph_run_passes(g, pipeline, &in_place, NULL, NULL), FX_OK);
-    ck_assert_msg(!strcmp(text_of(g), after), "%s: in place it is another graph\n%s\n%s", what, after, text_of(g));
+    ck_assert_msg(!strcmp(unit_print(g), after), "%s: in place it is another graph\n%s\n%s", what, after, unit_print(g));
     return true;
 }
 
@@ -329,21 +319,16 @@ START_TEST(pipelines)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
     size_t n = 0;
     while (fx_graph_pass_get(n))
         n++;
-    Suite *s = suite_create("passes_random");
-    TCase *t = tcase_create("properties");
-    tcase_add_checked_fixture(t, setup, teardown);
-    tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, each_pass, 0, (int)(2 * n));
     tcase_add_loop_test(t, pipelines, 0, 5);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? 1 : 0;
+}
+
+int main(void)
+{
+    return unit_run("passes_random", 300, setup, teardown, add_tests);
 }

@@ -22,7 +22,7 @@ static fx_graph *text(const char *lines)
     fx_text t;
     fx_text_init(&t, fx_context_arena(ctx));
     fx_printf(&t, "graph \"m\" imported\n%s", lines);
-    return rg_parse(ctx, t.data);
+    return unit_parse(ctx, t.data);
 }
 
 /* A pattern, replacement or graph as torch.fx would capture it: nothing filled in. */
@@ -31,7 +31,7 @@ static fx_graph *captured(const char *lines)
     fx_text t;
     fx_text_init(&t, fx_context_arena(ctx));
     fx_printf(&t, "graph \"p\" captured\n%s", lines);
-    return rg_parse(ctx, t.data);
+    return unit_parse(ctx, t.data);
 }
 
 static void note(fx_graph *g, const char *name, const char *key, const fx_arg *value)
@@ -45,9 +45,9 @@ static void note(fx_graph *g, const char *name, const char *key, const fx_arg *v
 static size_t find(fx_graph *g, fx_graph *p, const fx_pattern_options *options, const fx_match **m)
 {
     size_t n = 99;
-    const char *before = rg_text(g);
-    ck_assert_msg(fx_graph_find_pattern(g, p, options, &n, m) == FX_OK, "%s", rg_message(ctx));
-    ck_assert_str_eq(rg_text(g), before);
+    const char *before = unit_print(g);
+    ck_assert_msg(fx_graph_find_pattern(g, p, options, &n, m) == FX_OK, "%s", unit_diag(ctx));
+    ck_assert_str_eq(unit_print(g), before);
     return n;
 }
 
@@ -59,7 +59,7 @@ static size_t count(fx_graph *g, fx_graph *p)
 static size_t replace(fx_graph *g, fx_graph *p, fx_graph *by, const fx_match **m)
 {
     size_t n = 99;
-    ck_assert_msg(fx_graph_replace_pattern(g, p, by, NULL, &n, m) == FX_OK, "%s", rg_message(ctx));
+    ck_assert_msg(fx_graph_replace_pattern(g, p, by, NULL, &n, m) == FX_OK, "%s", unit_diag(ctx));
     rg_sound(g);
     return n;
 }
@@ -68,10 +68,10 @@ static size_t replace(fx_graph *g, fx_graph *p, fx_graph *by, const fx_match **m
 static void refused(fx_graph *g, fx_graph *p, fx_graph *by, const fx_pattern_options *options, fx_status status, const char *part)
 {
     size_t n = 99;
-    const char *before = rg_text(g);
+    const char *before = unit_print(g);
     ck_assert_int_eq(fx_graph_replace_pattern(g, p, by, options, &n, NULL), status);
-    ck_assert_msg(strstr(rg_message(ctx), part) != NULL, "'%s' does not say '%s'", rg_message(ctx), part);
-    ck_assert_str_eq(rg_text(g), before);
+    ck_assert_msg(strstr(unit_diag(ctx), part) != NULL, "'%s' does not say '%s'", unit_diag(ctx), part);
+    ck_assert_str_eq(unit_print(g), before);
     ck_assert_uint_eq(n, 0);
     rg_sound(g);
 }
@@ -527,14 +527,14 @@ START_TEST(callbacks)
     int calls = 0;
     options.build = fails_at_second;
     options.user = &calls;
-    const char *before = rg_text(g);
+    const char *before = unit_print(g);
     ck_assert_int_eq(fx_graph_replace_pattern(g, p, NULL, &options, NULL, NULL), FX_ERR_UNSUPPORTED);
-    ck_assert_str_eq(rg_text(g), before);
+    ck_assert_str_eq(unit_print(g), before);
     rg_sound(g);
     options.build = scale_by_inputs;
     size_t n;
     const fx_match *m;
-    ck_assert_msg(fx_graph_replace_pattern(g, p, NULL, &options, &n, &m) == FX_OK, "%s", rg_message(ctx));
+    ck_assert_msg(fx_graph_replace_pattern(g, p, NULL, &options, &n, &m) == FX_OK, "%s", unit_diag(ctx));
     ck_assert_uint_eq(n, 2);
     ck_assert_str_eq(names(g), "mul mul_1");
     ck_assert_double_eq(fx_node_float(m[1].results[0], 1), 4);
@@ -636,27 +636,11 @@ START_TEST(patterns_of_the_graph)
     size_t found = find(g, p, &all, &m), same = 0;
     for (size_t i = 0; i < found; i++)
         same += m[i].outputs[0] == root;
-    ck_assert_msg(same == 1, "%zu\n%.1000s", found, rg_text(p));
+    ck_assert_msg(same == 1, "%zu\n%.1000s", found, unit_print(p));
 }
 END_TEST
 
 /* ---- memory that runs out; time ----------------------------------------------------------------------------------------------------------------- */
-
-static long left = -1;
-
-static void *scarce(void *user, size_t size)
-{
-    (void)user;
-    if (left == 0 || (left > 0 && --left == 0))
-        return NULL;
-    return calloc(1, size);
-}
-
-static void give_back(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
 
 static fx_status negate(void *user, fx_graph *g, const fx_match *m, fx_node **out)
 {
@@ -675,21 +659,21 @@ START_TEST(every_allocation_fails)
     fx_pattern_options callback = {.build = negate};
     long at = 1;
     for (bool whole = false; !whole; at++) {
-        left = -1;
-        ctx = fx_context_create_with(scarce, give_back, NULL);
+        unit_memory m = {.fail_at = -1};
+        ctx = unit_context(&m);
         rg_start(11);
         fx_graph *g = rg_graph(ctx, 30);
         fx_graph *p = captured(_i < N_RULES ? rules[_i].pattern : add);
         fx_graph *by = _i == N_RULES ? NULL : captured(_i < N_RULES ? rules[_i].by : weight);
-        const char *before = rg_text(g);
+        const char *before = unit_print(g);
         size_t n = 0;
-        left = at;
+        unit_fail_after(&m, at - 1);
         fx_status st = fx_graph_replace_pattern(g, p, by, by ? NULL : &callback, &n, NULL);
-        whole = left > 0;
-        left = -1;
-        ck_assert_msg(st == (whole ? FX_OK : FX_ERR_NOMEM), "%d %s", (int)st, rg_message(ctx));
+        whole = !unit_ran_out(&m);
+        unit_fail_after(&m, -1);
+        ck_assert_msg(st == (whole ? FX_OK : FX_ERR_NOMEM), "%d %s", (int)st, unit_diag(ctx));
         if (!whole)
-            ck_assert_str_eq(rg_text(g), before);
+            ck_assert_str_eq(unit_print(g), before);
         ck_assert(!whole || n > 0 || _i < N_RULES);
         rg_sound(g);
         fx_context_free(ctx);
@@ -750,12 +734,8 @@ START_TEST(linear)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("pattern");
-    TCase *t = tcase_create("pattern");
-    tcase_set_timeout(t, 300);
-    tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, spellings_are_one);
     tcase_add_test(t, arguments_by_schema);
     tcase_add_test(t, constants);
@@ -780,15 +760,18 @@ int main(void)
     tcase_add_test(t, callbacks);
     tcase_add_loop_test(t, random_replacements, 0, 400);
     tcase_add_loop_test(t, patterns_of_the_graph, 0, 60);
-    suite_add_tcase(s, t);
-    t = tcase_create("limits");
-    tcase_set_timeout(t, 600);
+}
+
+static void add_limits(TCase *t)
+{
     tcase_add_loop_test(t, every_allocation_fails, 0, N_RULES + 2);
     tcase_add_test(t, linear);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    Suite *s = suite_create("pattern");
+    unit_case(s, "pattern", 300, set_up, tear_down, add_tests);
+    unit_case(s, "limits", 600, NULL, NULL, add_limits);
+    return unit_finish(s);
 }

@@ -1,11 +1,9 @@
 /* tests/unit/test_print.c: graphs as .fx text and back, table, Graphviz, FLOPs.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 
@@ -468,31 +466,13 @@ START_TEST(flops_of_nodes)
 }
 END_TEST
 
-/* Memory that runs out after so many requests. */
-static size_t requests_left;
-
-static void *scarce(void *user, size_t size)
-{
-    (void)user;
-    if (requests_left == 0)
-        return NULL;
-    requests_left--;
-    return calloc(1, size);
-}
-
-static void give_back(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
 START_TEST(running_out_of_memory_is_an_error)
 {
     bool done = false;
-    for (size_t n = 1; !done; n++) {
-        ck_assert_uint_lt(n, 5000);
-        requests_left = n;
-        fx_context *c = fx_context_create_with(scarce, give_back, NULL);
+    for (long n = 1; !done; n++) {
+        ck_assert_int_lt(n, 5000);
+        unit_memory m = {.fail_at = n, .for_good = true};
+        fx_context *c = unit_context(&m);
         if (!c)
             continue;
         fx_graph *g = NULL;
@@ -504,12 +484,8 @@ START_TEST(running_out_of_memory_is_an_error)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("print");
-    TCase *t = tcase_create("print");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 300);
     tcase_add_test(t, text_reads_and_prints_back);
     tcase_add_test(t, tensors_come_with_their_values);
     tcase_add_loop_test(t, mistakes_have_line_and_column, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
@@ -524,10 +500,9 @@ int main(void)
     tcase_add_test(t, table_counts_and_aligns);
     tcase_add_test(t, dot_labels_are_escaped);
     tcase_add_loop_test(t, flops_of_nodes, 0, (int)(sizeof counted / sizeof counted[0]));
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("print", 300, set_up, tear_down, add_tests);
 }

@@ -1,10 +1,7 @@
 /* tests/unit/test_program.c: loop programs: text form, accesses, footprints, and a verifier that names each kind of damage.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "ir/program.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 
@@ -418,31 +415,13 @@ START_TEST(running_gives_the_numbers)
 }
 END_TEST
 
-/* Memory that runs out after so many requests. */
-static size_t requests_left;
-
-static void *scarce(void *user, size_t size)
-{
-    (void)user;
-    if (requests_left == 0)
-        return NULL;
-    requests_left--;
-    return calloc(1, size);
-}
-
-static void give_back(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
 START_TEST(running_out_of_memory_is_an_error)
 {
     bool done = false;
-    for (size_t n = 1; !done; n++) {
-        ck_assert_uint_lt(n, 5000);
-        requests_left = n;
-        fx_context *c = fx_context_create_with(scarce, give_back, NULL);
+    for (long n = 1; !done; n++) {
+        ck_assert_int_lt(n, 5000);
+        unit_memory m = {.fail_at = n, .for_good = true};
+        fx_context *c = unit_context(&m);
         if (!c)
             continue;
         fx_program *g = NULL;
@@ -456,12 +435,8 @@ START_TEST(running_out_of_memory_is_an_error)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("program");
-    TCase *t = tcase_create("program");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, the_good_program_verifies_and_prints_back);
     tcase_add_loop_test(t, damage_is_named, 0, (int)(sizeof damages / sizeof damages[0]));
     tcase_add_loop_test(t, mistakes_have_line_and_column, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
@@ -473,10 +448,9 @@ int main(void)
     tcase_add_test(t, kernel_table_is_complete);
     tcase_add_test(t, guards_bound_combinations);
     tcase_add_test(t, running_gives_the_numbers);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("program", 120, set_up, tear_down, add_tests);
 }

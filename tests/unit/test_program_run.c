@@ -3,14 +3,12 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * Model files can be given as arguments: test_program_run net.pt2 ... */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fxcc/compile.h"
 #include "ir/program.h"
 #include "lower/lower.h"
+#include "tests/unit/unit.h"
 
 static char **files;
 static int n_files;
@@ -193,21 +191,17 @@ START_TEST(models_give_what_their_graphs_give)
 }
 END_TEST
 
-int main(int argc, char **argv)
+static void add_tests(TCase *t)
 {
-    files = argv + 1;
-    n_files = argc - 1;
-    Suite *s = suite_create("program run");
-    TCase *t = tcase_create("program run");
-    tcase_set_timeout(t, 600);
     if (n_files)
         tcase_add_loop_test(t, models_give_what_their_graphs_give, 0, n_files);
     else
         tcase_add_loop_test(t, program_gives_what_the_graph_gives, 0, (int)(sizeof graphs / sizeof graphs[0]));
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    files = argv + 1;
+    n_files = argc - 1;
+    return unit_run("program run", 600, NULL, NULL, add_tests);
 }

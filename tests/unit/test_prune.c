@@ -1,76 +1,31 @@
 /* tests/unit/test_prune.c: magnitude pruning, and removal of channels through graphs: what goes, what stays, what the graph then computes.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "passes/prune.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
-static long left = -1;   /* allocations until one fails; -1: none does */
-static long blocks;
-
-static void *take(void *user, size_t size)
-{
-    (void)user;
-    if (left == 0 || (left > 0 && --left == 0))
-        return NULL;
-    void *p = calloc(1, size);
-    blocks += p != NULL;
-    return p;
-}
-
-static void give(void *user, void *p)
-{
-    (void)user;
-    blocks -= p != NULL;
-    free(p);
-}
+static unit_memory memory;
 
 static void set_up(void)
 {
-    ctx = fx_context_create_with(take, give, NULL);
+    memory = (unit_memory){.fail_at = -1};
+    ctx = unit_context(&memory);
 }
 
 static void tear_down(void)
 {
     fx_context_free(ctx);
-    ck_assert_int_eq(blocks, 0);
-}
-
-static const char *last_message(void)
-{
-    static char message[1000];
-    const fx_diag *d = fx_diag_get(ctx, fx_diag_count(ctx) - 1);
-    message[0] = '\0';
-    if (d)
-        fx_diag_format(d, message, sizeof message);
-    return message;
-}
-
-static fx_graph *parse(const char *text)
-{
-    fx_graph *g = NULL;
-    ck_assert_msg(fx_graph_parse(ctx, "case.fx", text, strlen(text), &g) == FX_OK, "%s", last_message());
-    ck_assert_msg(fx_graph_complete(g) == FX_OK, "%s", last_message());
-    return g;
-}
-
-static const char *print(const fx_graph *g)
-{
-    fx_text t;
-    fx_text_init(&t, fx_context_arena(ctx));
-    fx_graph_print(&t, g);
-    return t.data;
+    ck_assert_int_eq(memory.live, 0);
 }
 
 static fx_graph *pass(fx_graph *g, const char *pipeline, fx_pass_report *report)
 {
     fx_graph *out = NULL;
-    const char *before = print(g);
-    ck_assert_msg(fx_graph_run_passes(g, pipeline, NULL, &out, report) == FX_OK, "%s", last_message());
-    ck_assert_str_eq(print(g), before);
+    const char *before = unit_print(g);
+    ck_assert_msg(fx_graph_run_passes(g, pipeline, NULL, &out, report) == FX_OK, "%s", unit_diag(ctx));
+    ck_assert_str_eq(unit_print(g), before);
     return out;
 }
 
@@ -144,7 +99,7 @@ static const char two_maps[] = "graph \"case\" imported\n"
 START_TEST(elements_become_zero)
 {
     fx_pass_report report;
-    fx_graph *g = parse(two_maps), *out = pass(g, "prune(amount=0.5)", &report);
+    fx_graph *g = unit_parse(ctx, two_maps), *out = pass(g, "prune(amount=0.5)", &report);
     values(out, "a.weight", 6, (double[]){0.5, 0, (double)0.3f, 0, 0, 9});
     values(out, "a.bias", 2, (double[]){(double)0.001f, (double)0.002f});
     values(out, "b.weight", 4, (double[]){0, 0, 7, 8});
@@ -171,9 +126,9 @@ START_TEST(pruning_again_changes_nothing)
     static const char *const pipelines[] = {"prune(amount=0.5)", "prune(amount=0.3,global=true)", "prune(amount=0.5,structured=true)"};
     for (size_t i = 0; i < sizeof pipelines / sizeof *pipelines; i++) {
         fx_pass_report report;
-        fx_graph *once = pass(parse(two_maps), pipelines[i], NULL), *twice = pass(once, pipelines[i], &report);
+        fx_graph *once = pass(unit_parse(ctx, two_maps), pipelines[i], NULL), *twice = pass(once, pipelines[i], &report);
         ck_assert_uint_eq(report.n_changes, 0);
-        ck_assert_str_eq(print(once), print(twice));
+        ck_assert_str_eq(unit_print(once), unit_print(twice));
     }
 }
 END_TEST
@@ -190,8 +145,8 @@ START_TEST(bad_options_are_refused)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fx_graph *out = NULL;
-        ck_assert_int_eq(fx_graph_run_passes(parse(two_maps), cases[i].pipeline, NULL, &out, NULL), FX_ERR_ARGUMENT);
-        ck_assert_msg(strstr(last_message(), cases[i].message) != NULL, "%s", last_message());
+        ck_assert_int_eq(fx_graph_run_passes(unit_parse(ctx, two_maps), cases[i].pipeline, NULL, &out, NULL), FX_ERR_ARGUMENT);
+        ck_assert_msg(strstr(unit_diag(ctx), cases[i].message) != NULL, "%s", unit_diag(ctx));
         ck_assert_ptr_null(out);
     }
 }
@@ -200,15 +155,15 @@ END_TEST
 /* Two names of one tensor stay two names of one tensor, pruned once; a view of other shape keeps the old elements. */
 START_TEST(tied_weights_stay_tied)
 {
-    fx_graph *g = parse("graph \"case\" imported\n"
-                        "parameter a : f32[2, 2] = [1.0, 2.0, 3.0, 4.0]\n"
-                        "parameter b : f32[2, 2] = [9.0, 9.0, 9.0, 9.0]\n\n"
-                        "%x : f32[1, 2] = placeholder[x]\n"
-                        "%a = get_attr[a]\n%b = get_attr[b]\n"
-                        "%t = call_function[aten.t.default](%b)\n"
-                        "%mm = call_function[aten.mm.default](%x, %t)\n"
-                        "%y = call_function[aten.linear.default](%mm, %a)\n"
-                        "output((%y,))\n");
+    fx_graph *g = unit_parse(ctx, "graph \"case\" imported\n"
+                             "parameter a : f32[2, 2] = [1.0, 2.0, 3.0, 4.0]\n"
+                             "parameter b : f32[2, 2] = [9.0, 9.0, 9.0, 9.0]\n\n"
+                             "%x : f32[1, 2] = placeholder[x]\n"
+                             "%a = get_attr[a]\n%b = get_attr[b]\n"
+                             "%t = call_function[aten.t.default](%b)\n"
+                             "%mm = call_function[aten.mm.default](%x, %t)\n"
+                             "%y = call_function[aten.linear.default](%mm, %a)\n"
+                             "output((%y,))\n");
     fx_attr *a = fx_attr_find(g, "a"), *b = fx_attr_find(g, "b");
     b->tensor = a->tensor;
     fx_pass_report report;
@@ -224,12 +179,12 @@ END_TEST
 START_TEST(weights_of_modules_are_pruned)
 {
     fx_pass_report report;
-    fx_graph *g = parse("graph \"case\" captured\n"
-                        "module up : torch.nn.ConvTranspose2d\nmodule act : torch.nn.ReLU\nmodule bn : torch.nn.BatchNorm2d\n"
-                        "parameter up.weight : f32[1, 2, 1, 2] = [1.0, -2.0, 0.5, 3.0]\n"
-                        "parameter bn.weight : f32[2] = [0.5, 1.0]\n\n"
-                        "%x = placeholder[x]\n%up = call_module[up](%x)\n%bn = call_module[bn](%up)\n%act = call_module[act](%bn)\n"
-                        "output(%act)\n");
+    fx_graph *g = unit_parse(ctx, "graph \"case\" captured\n"
+                             "module up : torch.nn.ConvTranspose2d\nmodule act : torch.nn.ReLU\nmodule bn : torch.nn.BatchNorm2d\n"
+                             "parameter up.weight : f32[1, 2, 1, 2] = [1.0, -2.0, 0.5, 3.0]\n"
+                             "parameter bn.weight : f32[2] = [0.5, 1.0]\n\n"
+                             "%x = placeholder[x]\n%up = call_module[up](%x)\n%bn = call_module[bn](%up)\n%act = call_module[act](%bn)\n"
+                             "output(%act)\n");
     fx_graph *out = pass(g, "prune(amount=0.5)", &report);
     values(out, "up.weight", 4, (double[]){0, -2, 0, 3});
     values(out, "bn.weight", 2, (double[]){0.5, 1});
@@ -258,7 +213,7 @@ static void fill(fx_tensor *t, double low, double high)
 /* A text without values: all parameters are random, variances positive. */
 static fx_graph *random_graph(const char *text)
 {
-    fx_graph *g = parse(text);
+    fx_graph *g = unit_parse(ctx, text);
     const fx_module **stack = calloc(100, sizeof *stack);
     size_t n = 0;
     stack[n++] = g->root;
@@ -305,7 +260,7 @@ static const fx_tensor *interpret(fx_graph *g, const fx_tensor *x)
 {
     size_t n;
     fx_tensor *out = NULL;
-    ck_assert_msg(fx_graph_interpret(g, 1, x, &n, &out) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_interpret(g, 1, x, &n, &out) == FX_OK, "%s", unit_diag(ctx));
     ck_assert_uint_eq(n, 1);
     return out;
 }
@@ -382,9 +337,9 @@ END_TEST
 
 START_TEST(the_smallest_norms_go)
 {
-    fx_graph *g = parse("graph \"case\" imported\nparameter a : f32[4, 1] = [3.0, -1.0, 2.0, 0.5]\nparameter b : f32[1, 4] = [1.0, 2.0, 3.0, 4.0]\n\n"
-                        "%x : f32[1, 1] = placeholder[x]\n%a = get_attr[a]\n%b = get_attr[b]\n%l = call_function[aten.linear.default](%x, %a)\n"
-                        "%m = call_function[aten.linear.default](%l, %b)\noutput((%m,))\n");
+    fx_graph *g = unit_parse(ctx, "graph \"case\" imported\nparameter a : f32[4, 1] = [3.0, -1.0, 2.0, 0.5]\nparameter b : f32[1, 4] = [1.0, 2.0, 3.0, 4.0]\n\n"
+                             "%x : f32[1, 1] = placeholder[x]\n%a = get_attr[a]\n%b = get_attr[b]\n%l = call_function[aten.linear.default](%x, %a)\n"
+                             "%m = call_function[aten.linear.default](%l, %b)\noutput((%m,))\n");
     fx_pass_report report;
     fx_graph *out = pass(g, "prune_channels(amount=0.5)", &report);
     values(out, "a", 2, (double[]){3, 2});
@@ -499,7 +454,7 @@ START_TEST(what_mixes_channels_pins_them)
         fx_pass_report report;
         fx_graph *g = random_graph(t.data), *out = pass(g, "prune_channels(amount=0.5)", &report);
         ck_assert_msg(report.n_changes == 0, "%s: %s", mixers[i], report.n_changes ? report.changes[0].what : "");
-        ck_assert_str_eq(print(out), print(g));
+        ck_assert_str_eq(unit_print(out), unit_print(g));
     }
 }
 END_TEST
@@ -551,21 +506,21 @@ START_TEST(memory_may_run_out_anywhere)
                                "%s = call_function[aten.chunk.default](%n1, 2, 1)\n%a = call_function[_operator.getitem](%s, 0)\n"
                                "%b = call_function[_operator.getitem](%s, 1)\n%cat = call_function[aten.cat.default]([%b, %a], 1)\n"
                                CALL_CONV("c2", "cat") "output((%c2,))\n");
-    const char *before = print(g);
+    const char *before = unit_print(g);
     fx_graph *out = NULL;
     long k = 0;
     for (fx_status status = FX_ERR_NOMEM; status != FX_OK; ) {
-        left = ++k;
+        unit_fail_after(&memory, k++);
         status = fx_graph_run_passes(g, "prune,prune_channels,insert_observers", NULL, &out, NULL);
-        bool ran_out = left == 0;
-        left = -1;
+        bool ran_out = unit_ran_out(&memory);
+        unit_fail_after(&memory, -1);
         ck_assert_int_eq(status, ran_out ? FX_ERR_NOMEM : FX_OK);
         if (k % 16 == 0)
-            ck_assert_str_eq(print(g), before);
+            ck_assert_str_eq(unit_print(g), before);
     }
     ck_assert_int_gt(k, 20);
     ck_assert_int_lt(fx_attr_find(out, "c1.weight")->tensor.sizes[0], 4);
-    ck_assert_str_eq(print(g), before);
+    ck_assert_str_eq(unit_print(g), before);
 }
 END_TEST
 
@@ -580,32 +535,27 @@ START_TEST(shared_filters)
 }
 END_TEST
 
+static void add_tests(TCase *t)
+{
+    tcase_add_test(t, the_smallest_are_chosen);
+    tcase_add_test(t, elements_become_zero);
+    tcase_add_test(t, pruning_again_changes_nothing);
+    tcase_add_test(t, bad_options_are_refused);
+    tcase_add_test(t, tied_weights_stay_tied);
+    tcase_add_test(t, weights_of_modules_are_pruned);
+    tcase_add_test(t, channels_go_through_norms_pools_and_flattening);
+    tcase_add_test(t, the_smallest_norms_go);
+    tcase_add_test(t, sums_tie_channels);
+    tcase_add_test(t, concatenations_and_splits);
+    tcase_add_test(t, depthwise_convolutions_follow);
+    tcase_add_test(t, other_spellings);
+    tcase_add_test(t, what_mixes_channels_pins_them);
+    tcase_add_test(t, channels_of_modules);
+    tcase_add_test(t, memory_may_run_out_anywhere);
+    tcase_add_test(t, shared_filters);
+}
+
 int main(void)
 {
-    Suite *s = suite_create("prune");
-    TCase *c = tcase_create("prune");
-    tcase_add_checked_fixture(c, set_up, tear_down);
-    tcase_set_timeout(c, 120); /* sanitizers, busy machines */
-    tcase_add_test(c, the_smallest_are_chosen);
-    tcase_add_test(c, elements_become_zero);
-    tcase_add_test(c, pruning_again_changes_nothing);
-    tcase_add_test(c, bad_options_are_refused);
-    tcase_add_test(c, tied_weights_stay_tied);
-    tcase_add_test(c, weights_of_modules_are_pruned);
-    tcase_add_test(c, channels_go_through_norms_pools_and_flattening);
-    tcase_add_test(c, the_smallest_norms_go);
-    tcase_add_test(c, sums_tie_channels);
-    tcase_add_test(c, concatenations_and_splits);
-    tcase_add_test(c, depthwise_convolutions_follow);
-    tcase_add_test(c, other_spellings);
-    tcase_add_test(c, what_mixes_channels_pins_them);
-    tcase_add_test(c, channels_of_modules);
-    tcase_add_test(c, memory_may_run_out_anywhere);
-    tcase_add_test(c, shared_filters);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return unit_run("prune", 120, set_up, tear_down, add_tests); /* sanitizers, busy machines */
 }

@@ -1,11 +1,9 @@
 /* tests/unit/test_quantize_nodes.c: observers and pairs of quantize and dequantize nodes: where they come, what they compute.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "passes/quantize.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 
@@ -19,28 +17,10 @@ static void tear_down(void)
     fx_context_free(ctx);
 }
 
-static const char *last_message(void)
-{
-    static char message[1000];
-    const fx_diag *d = fx_diag_get(ctx, fx_diag_count(ctx) - 1);
-    message[0] = '\0';
-    if (d)
-        fx_diag_format(d, message, sizeof message);
-    return message;
-}
-
-static fx_graph *parse(const char *text)
-{
-    fx_graph *g = NULL;
-    ck_assert_msg(fx_graph_parse(ctx, "case.fx", text, strlen(text), &g) == FX_OK, "%s", last_message());
-    ck_assert_msg(fx_graph_complete(g) == FX_OK, "%s", last_message());
-    return g;
-}
-
 static fx_graph *pass(fx_graph *g, const char *pipeline, fx_pass_report *report)
 {
     fx_graph *out = NULL;
-    ck_assert_msg(fx_graph_run_passes(g, pipeline, NULL, &out, report) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_run_passes(g, pipeline, NULL, &out, report) == FX_OK, "%s", unit_diag(ctx));
     return out;
 }
 
@@ -80,7 +60,7 @@ static const char net[] = "graph \"case\" imported\n"
 START_TEST(observers_come_where_values_are_read_and_made)
 {
     fx_pass_report report;
-    fx_graph *g = parse(net), *out = pass(g, "insert_observers", &report), *twice;
+    fx_graph *g = unit_parse(ctx, net), *out = pass(g, "insert_observers", &report), *twice;
     /* x is read by linear and by sigmoid: only linear reads the observed one. relu ends linear; constants and integers are left alone. */
     ck_assert_str_eq(calls(out), "x i obs lin<activation_post_process_0 relu obs t mm<activation_post_process_1 obs sig<x obs add<activation_post_process_2 obs plus j<i<i");
     ck_assert_uint_eq(report.n_changes, 5);
@@ -109,7 +89,7 @@ static void run(fx_graph *g, const float *v, bool in_place, double out[2])
     size_t n;
     ck_assert_int_eq(fx_tensor_create(ctx, FX_I64, 1, (int64_t[]){1}, &x[1]), FX_OK);
     fx_interpreter *in = fx_interpreter_create(g, &(fx_interpreter_options){.in_place = in_place});
-    ck_assert_msg(fx_interpreter_run(in, 2, x, &n, &result) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_interpreter_run(in, 2, x, &n, &result) == FX_OK, "%s", unit_diag(ctx));
     for (int i = 0; i < 2; i++)
         out[i] = fx_tensor_get(&result[0], i);
     fx_interpreter_free(in);
@@ -118,10 +98,10 @@ static void run(fx_graph *g, const float *v, bool in_place, double out[2])
 /* prepare, calibrate, convert: as in torch.ao. */
 START_TEST(observed_ranges_become_scales)
 {
-    fx_graph *g = pass(parse(net), "insert_observers(observer=minmax)", NULL), *other;
+    fx_graph *g = pass(unit_parse(ctx, net), "insert_observers(observer=minmax)", NULL), *other;
     double low, high, plain[2], observed[2], quantized[2];
     const float a[] = {1, -3}, b[] = {0.5f, 2};
-    run(parse(net), b, false, plain);
+    run(unit_parse(ctx, net), b, false, plain);
     run(g, b, false, observed); /* without writes nothing is noted */
     ck_assert(!fx_observer_range(g, fx_module_find(g, "activation_post_process_0"), &low, &high));
     run(g, a, true, observed);
@@ -140,7 +120,7 @@ START_TEST(observed_ranges_become_scales)
     for (int i = 0; i < 2; i++)
         ck_assert_msg(fabs(quantized[i] - plain[i]) < 0.1, "%g, %g", quantized[i], plain[i]);
     ck_assert(quantized[0] != plain[0] || quantized[1] != plain[1]);
-    g = pass(parse(net), "insert_observers(observer=minmax)", NULL);
+    g = pass(unit_parse(ctx, net), "insert_observers(observer=minmax)", NULL);
     run(g, a, true, observed);
     other = pass(g, "insert_quantize_dequantize(symmetric=true,dtype=uint8)", NULL);
     q = fx_graph_find_node(other, "quantize_per_tensor");
@@ -152,7 +132,7 @@ END_TEST
 START_TEST(scales_from_options_and_notes)
 {
     fx_pass_report report;
-    fx_graph *g = parse(net);
+    fx_graph *g = unit_parse(ctx, net);
     fx_node *x = fx_graph_find_node(g, "x");
     ck_assert_int_eq(fx_node_set_meta(x, "scale", fx_v_float(0.25)), FX_OK);
     ck_assert_int_eq(fx_node_set_meta(x, "zero_point", fx_v_int(3)), FX_OK);
@@ -173,10 +153,10 @@ END_TEST
 
 START_TEST(captured_graphs)
 {
-    fx_graph *g = parse("graph \"case\" captured\nmodule c : torch.nn.Conv2d(in_channels=1, out_channels=2, kernel_size=1)\n"
-                        "parameter c.weight : f32[2, 1, 1, 1] = [1.0, 2.0]\nparameter c.bias : f32[2] = [0.0, 1.0]\n"
-                        "module n : torch.nn.BatchNorm2d(num_features=2)\nmodule r : torch.nn.ReLU\n\n"
-                        "%x = placeholder[x]\n%c = call_module[c](%x)\n%n = call_module[n](%c)\n%r = call_module[r](%n)\noutput(%r)\n");
+    fx_graph *g = unit_parse(ctx, "graph \"case\" captured\nmodule c : torch.nn.Conv2d(in_channels=1, out_channels=2, kernel_size=1)\n"
+                             "parameter c.weight : f32[2, 1, 1, 1] = [1.0, 2.0]\nparameter c.bias : f32[2] = [0.0, 1.0]\n"
+                             "module n : torch.nn.BatchNorm2d(num_features=2)\nmodule r : torch.nn.ReLU\n\n"
+                             "%x = placeholder[x]\n%c = call_module[c](%x)\n%n = call_module[n](%c)\n%r = call_module[r](%n)\noutput(%r)\n");
     ck_assert_str_eq(calls(pass(g, "insert_observers", NULL)), "x obs c n r obs");
     fx_graph *out = pass(g, "insert_quantize_dequantize(scale=0.5)", NULL);
     ck_assert_str_eq(calls(out), "x q dq c n r q dq");
@@ -200,27 +180,22 @@ START_TEST(bad_options_are_refused)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fx_graph *out = NULL;
-        ck_assert_int_eq(fx_graph_run_passes(parse(net), cases[i].pipeline, NULL, &out, NULL), FX_ERR_ARGUMENT);
-        ck_assert_msg(strstr(last_message(), cases[i].message) != NULL, "%s: %s", cases[i].pipeline, last_message());
+        ck_assert_int_eq(fx_graph_run_passes(unit_parse(ctx, net), cases[i].pipeline, NULL, &out, NULL), FX_ERR_ARGUMENT);
+        ck_assert_msg(strstr(unit_diag(ctx), cases[i].message) != NULL, "%s: %s", cases[i].pipeline, unit_diag(ctx));
     }
 }
 END_TEST
 
+static void add_tests(TCase *t)
+{
+    tcase_add_test(t, observers_come_where_values_are_read_and_made);
+    tcase_add_test(t, observed_ranges_become_scales);
+    tcase_add_test(t, scales_from_options_and_notes);
+    tcase_add_test(t, captured_graphs);
+    tcase_add_test(t, bad_options_are_refused);
+}
+
 int main(void)
 {
-    Suite *s = suite_create("quantize_nodes");
-    TCase *c = tcase_create("quantize_nodes");
-    tcase_add_checked_fixture(c, set_up, tear_down);
-    tcase_set_timeout(c, 120); /* sanitizers, busy machines */
-    tcase_add_test(c, observers_come_where_values_are_read_and_made);
-    tcase_add_test(c, observed_ranges_become_scales);
-    tcase_add_test(c, scales_from_options_and_notes);
-    tcase_add_test(c, captured_graphs);
-    tcase_add_test(c, bad_options_are_refused);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return unit_run("quantize_nodes", 120, set_up, tear_down, add_tests); /* sanitizers, busy machines */
 }

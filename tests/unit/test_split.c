@@ -47,10 +47,10 @@ static const char *const two_parts =
 
 START_TEST(split_moves_what_one_part_uses)
 {
-    fx_graph *g = rg_parse(ctx, two_parts), *out = NULL;
-    const char *before = rg_text(g);
+    fx_graph *g = unit_parse(ctx, two_parts), *out = NULL;
+    const char *before = unit_print(g);
     ck_assert_int_eq(fx_graph_split_module(g, part_by_meta, NULL, &out), FX_OK);
-    ck_assert_str_eq(rg_text(g), before);
+    ck_assert_str_eq(unit_print(g), before);
     rg_sound(out);
     const fx_node *call = fx_graph_find_node(out, "submod_0");
     ck_assert_int_eq(call->opcode, FX_CALL_MODULE);
@@ -81,18 +81,18 @@ END_TEST
 
 START_TEST(circles_are_named)
 {
-    fx_graph *g = rg_parse(ctx, "graph \"m\" imported\n"
+    fx_graph *g = unit_parse(ctx, "graph \"m\" imported\n"
                                 "%x : f32[2] = placeholder[x]\n"
                                 "%p0_a = call_function[aten.relu.default](%x)\n"
                                 "%p1_b = call_function[aten.relu.default](%p0_a)\n"
                                 "%p0_c = call_function[aten.add.Tensor](%p1_b, %p0_a)\n"
                                 "output((%p0_c,))\n"),
              *out = NULL;
-    const char *before = rg_text(g);
+    const char *before = unit_print(g);
     ck_assert_int_eq(fx_graph_split_module(g, part_by_meta, NULL, &out), FX_ERR_ARGUMENT);
     ck_assert_ptr_null(out);
-    ck_assert_str_eq(rg_text(g), before);
-    const char *message = rg_message(ctx);
+    ck_assert_str_eq(unit_print(g), before);
+    const char *message = unit_diag(ctx);
     ck_assert_msg(strstr(message, "circle") && strstr(message, "p0_c") && strstr(message, "p1_b") && strstr(message, "submod_1"), "%s",
                   message);
 }
@@ -107,18 +107,18 @@ static int minus_one(void *user, const fx_node *n)
 
 START_TEST(bad_arguments)
 {
-    fx_graph *g = rg_parse(ctx, two_parts), *out = NULL;
+    fx_graph *g = unit_parse(ctx, two_parts), *out = NULL;
     int partition[100] = {-1};
     ck_assert_int_eq(fx_graph_split_module(NULL, part_by_meta, NULL, &out), FX_ERR_ARGUMENT);
     ck_assert_int_eq(fx_graph_split_module(g, NULL, NULL, &out), FX_ERR_ARGUMENT);
     ck_assert_int_eq(fx_graph_split_module(g, minus_one, NULL, &out), FX_ERR_ARGUMENT);
-    ck_assert_ptr_nonnull(strstr(rg_message(ctx), "p0_mul"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "p0_mul"));
     ck_assert_int_eq(fx_graph_fuse_partitions(g, NULL, &out), FX_ERR_ARGUMENT);
     partition[0] = 0; /* the placeholder */
     ck_assert_int_eq(fx_graph_fuse_partitions(g, partition, &out), FX_ERR_ARGUMENT);
-    ck_assert_ptr_nonnull(strstr(rg_message(ctx), "only calls"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "only calls"));
     ck_assert_int_eq(fx_graph_split_by_tags(g, 1, (const char *const[]){"a"}, &out), FX_ERR_ARGUMENT);
-    ck_assert_ptr_nonnull(strstr(rg_message(ctx), "missing"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "missing"));
     ck_assert_int_eq(fx_graph_split_by_tags(g, 2, (const char *const[]){"a", "a"}, &out), FX_ERR_ARGUMENT);
     ck_assert_int_eq(fx_graph_split_by_tags(g, 1, (const char *const[]){"a.b"}, &out), FX_ERR_ARGUMENT);
     ck_assert_ptr_null(out);
@@ -128,7 +128,7 @@ END_TEST
 
 START_TEST(tags_in_their_order)
 {
-    fx_graph *g = rg_parse(ctx, two_parts), *out = NULL;
+    fx_graph *g = unit_parse(ctx, two_parts), *out = NULL;
     FX_FOR_NODES(g, n) {
         fx_meta *m = FX_NEW(g->arena, fx_meta);
         *m = (fx_meta){fx_intern(ctx, "tag"), fx_arg_text(ctx, FX_ARG_STR, n->name[0] == 'p' && n->name[1] == '1' ? "late" : "early"), NULL};
@@ -161,20 +161,20 @@ START_TEST(split_random)
 {
     rg_start((uint32_t)_i);
     fx_graph *g = rg_graph_with(ctx, 5 + (int)rg_draw(60), _i % 2), *out = NULL;
-    const char *before = rg_text(g);
+    const char *before = unit_print(g);
     parts p = {calloc(g->n_ids, sizeof(int)), 1 + (int)rg_draw(6)};
     int now = 0;
     FX_FOR_NODES(g, n) /* numbers that only grow make no circle */
         p.of[n->id] = now += now < p.n && rg_draw(10) == 0;
-    ck_assert_msg(fx_graph_split_module(g, part_of, &p, &out) == FX_OK, "%s", rg_message(ctx));
-    ck_assert_str_eq(rg_text(g), before);
+    ck_assert_msg(fx_graph_split_module(g, part_of, &p, &out) == FX_OK, "%s", unit_diag(ctx));
+    ck_assert_str_eq(unit_print(g), before);
     rg_sound(out);
     rg_same_values(g, out); /* modules that hold graphs are run */
-    const char *after = rg_text(out);
-    fx_graph *read = rg_parse(ctx, after);
-    ck_assert_str_eq(rg_text(read), after);
+    const char *after = unit_print(out);
+    fx_graph *read = unit_parse(ctx, after);
+    ck_assert_str_eq(unit_print(read), after);
     rg_same_values(g, read);
-    ck_assert_msg(fx_inline_bodies(out) == FX_OK, "%s", rg_message(ctx));
+    ck_assert_msg(fx_inline_bodies(out) == FX_OK, "%s", unit_diag(ctx));
     rg_sound(out);
     rg_same_values(g, out);
     ck_assert_uint_eq(out->n_nodes, g->n_nodes);
@@ -197,7 +197,7 @@ START_TEST(split_random_circles)
         rg_sound(out);
         rg_same_values(g, out);
     } else {
-        ck_assert_ptr_nonnull(strstr(rg_message(ctx), "circle"));
+        ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "circle"));
     }
     free(p.of);
 }
@@ -230,7 +230,7 @@ END_TEST
 /* Writes keep their place: x is read, written, read again, whatever parts the three are in. */
 START_TEST(writes_keep_their_place)
 {
-    fx_graph *g = rg_parse(ctx, "graph \"m\" imported\n"
+    fx_graph *g = unit_parse(ctx, "graph \"m\" imported\n"
                                 "%x : f32[2] = placeholder[x]\n"
                                 "%p0_y = call_function[aten.relu.default](%x)\n"
                                 "%p1_w = call_function[aten.add_.Tensor](%x, 1.0)\n"
@@ -238,7 +238,7 @@ START_TEST(writes_keep_their_place)
                                 "output((%p0_y, %p0_z))\n"),
              *out = NULL;
     ck_assert_int_eq(fx_graph_split_module(g, part_by_meta, NULL, &out), FX_ERR_ARGUMENT);
-    ck_assert_msg(strstr(rg_message(ctx), "circle") != NULL, "%s", rg_message(ctx));
+    ck_assert_msg(strstr(unit_diag(ctx), "circle") != NULL, "%s", unit_diag(ctx));
 }
 END_TEST
 
@@ -253,9 +253,9 @@ START_TEST(draws_keep_their_order)
                         "%p2_d = call_function[aten.rand_like.default](%x)\n"
                         "output((%p0_a, %p1_b, %p0_c, %p2_d))\n";
     fx_graph *out = NULL;
-    ck_assert_int_eq(fx_graph_split_module(rg_parse(ctx, lines), part_by_meta, NULL, &out), FX_OK);
-    ck_assert(strstr(rg_text(out), "submod_0](") < strstr(rg_text(out), "submod_1]("));
-    fx_graph *g = rg_parse(ctx, lines);
+    ck_assert_int_eq(fx_graph_split_module(unit_parse(ctx, lines), part_by_meta, NULL, &out), FX_OK);
+    ck_assert(strstr(unit_print(out), "submod_0](") < strstr(unit_print(out), "submod_1]("));
+    fx_graph *g = unit_parse(ctx, lines);
     fx_node_set_name(fx_graph_find_node(g, "p2_d"), "p0_d");
     out = NULL;
     ck_assert_int_eq(fx_graph_split_module(g, part_by_meta, NULL, &out), FX_ERR_ARGUMENT);
@@ -266,7 +266,7 @@ END_TEST
 /* A module called by two parts is in both, its parameters once in memory. */
 START_TEST(modules_go_along)
 {
-    fx_graph *g = rg_parse(ctx, "graph \"m\" captured\n"
+    fx_graph *g = unit_parse(ctx, "graph \"m\" captured\n"
                                 "module fc : torch.nn.modules.linear.Linear(in_features=4, out_features=4)\n"
                                 "parameter fc.weight : f32[4, 4] = [0.5, 1.0, -1.0, 2.0, 0.0, 3.0, 1.5, -2.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5]\n"
                                 "parameter fc.bias : f32[4] = [1.0, 2.0, 3.0, 4.0]\n"
@@ -281,7 +281,7 @@ START_TEST(modules_go_along)
                                 "%p1_sum = call_function[operator.add](%p1_fc, %in2)\n"
                                 "output(%p1_sum)\n"),
              *out = NULL;
-    ck_assert_msg(fx_graph_split_module(g, part_by_meta, NULL, &out) == FX_OK, "%s", rg_message(ctx));
+    ck_assert_msg(fx_graph_split_module(g, part_by_meta, NULL, &out) == FX_OK, "%s", unit_diag(ctx));
     rg_sound(out);
     ck_assert_ptr_null(fx_module_find(out, "fc"));
     const fx_attr *a = fx_attr_find(body(out, "submod_0"), "fc.weight"), *b = fx_attr_find(body(out, "submod_1"), "fc.weight");
@@ -299,7 +299,7 @@ END_TEST
 /* Results nested as deep as arguments are, taken apart inside and outside. */
 START_TEST(nested_results)
 {
-    fx_graph *g = rg_parse(ctx, "graph \"m\" captured\n"
+    fx_graph *g = unit_parse(ctx, "graph \"m\" captured\n"
                                 "subgraph 0 \"inner\" captured {\n"
                                 "%x = placeholder[x]\n"
                                 "%y = placeholder[y](3)\n"
@@ -322,9 +322,9 @@ START_TEST(nested_results)
                                 "%first = call_function[operator.getitem](%got, 0)\n"
                                 "%take = call_module[take](%got)\n"
                                 "output((%first, %got, %take))\n");
-    ck_assert_msg(fx_inline_bodies(g) == FX_OK, "%s", rg_message(ctx));
+    ck_assert_msg(fx_inline_bodies(g) == FX_OK, "%s", unit_diag(ctx));
     rg_sound(g);
-    const char *text = rg_text(g);
+    const char *text = unit_print(g);
     ck_assert_msg(strstr(text, "%add = call_function[torch.add](%neg, 3)") && strstr(text, "output((%neg, (%neg, {\"deep\": [%x, %neg], \"y\": 3}), %add))"),
                   "%.1500s", text);
     ck_assert_uint_eq(g->n_nodes, 4);
@@ -332,7 +332,7 @@ START_TEST(nested_results)
                          "%got = call_module[in](%x, z=%x)\noutput(%got)\n",
                          "%got = call_module[in](%x)\n%i = call_function[operator.getitem](%got, 2)\noutput(%i)\n"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        g = rg_parse(ctx, fx_intern_f(ctx, "graph \"m\" captured\nsubgraph 0 \"inner\" captured {\n%%x = placeholder[x]\noutput((%%x, %%x))\n}\n"
+        g = unit_parse(ctx, fx_intern_f(ctx, "graph \"m\" captured\nsubgraph 0 \"inner\" captured {\n%%x = placeholder[x]\noutput((%%x, %%x))\n}\n"
                                            "module in : torch.nn.Module body 0\n%%x = placeholder[x]\n%s", bad[i]));
         ck_assert_int_eq(fx_inline_bodies(g), FX_ERR_TYPE);
     }
@@ -357,7 +357,7 @@ START_TEST(nested_texts_are_limited)
         fx_printf(&t, "module m : torch.nn.Module body %d\n", levels - 1);
         fx_puts(&t, "%x = placeholder[x]\n%y = call_module[m](%x)\noutput(%y)\n");
         ck_assert_int_eq(fx_graph_parse(ctx, "t.fx", t.data, t.size, &g), FX_ERR_FORMAT);
-        ck_assert_msg(strstr(rg_message(ctx), "subgraph") != NULL, "%s", rg_message(ctx));
+        ck_assert_msg(strstr(unit_diag(ctx), "subgraph") != NULL, "%s", unit_diag(ctx));
         fx_context_free(ctx);
         ctx = fx_context_create();
     }
@@ -368,12 +368,12 @@ END_TEST
 
 START_TEST(extract)
 {
-    fx_graph *g = rg_parse(ctx, two_parts), *out = NULL;
-    const char *before = rg_text(g);
+    fx_graph *g = unit_parse(ctx, two_parts), *out = NULL;
+    const char *before = unit_print(g);
     fx_node *mul = fx_graph_find_node(g, "p0_mul"), *sub = fx_graph_find_node(g, "p1_sub"), *x = fx_graph_find_node(g, "x");
     ck_assert_int_eq(fx_graph_extract_subgraph(g, 1, &mul, 1, &sub, &out), FX_OK);
     rg_sound(out);
-    ck_assert_str_eq(rg_text(g), before);
+    ck_assert_str_eq(unit_print(g), before);
     ck_assert_uint_eq(out->n_nodes, 7); /* p0_mul, b_weight, four calls, output */
     ck_assert_int_eq(fx_graph_find_node(out, "p0_mul")->opcode, FX_PLACEHOLDER);
     ck_assert_ptr_nonnull(fx_attr_find(out, "b.weight"));
@@ -381,12 +381,12 @@ START_TEST(extract)
     ck_assert_int_eq(fx_graph_output_node(out)->args->items[0]->kind, FX_ARG_NODE);
     out = NULL;
     ck_assert_int_eq(fx_graph_extract_subgraph(g, 0, NULL, 1, &sub, &out), FX_ERR_ARGUMENT);
-    ck_assert_msg(strstr(rg_message(ctx), "'x'") != NULL, "%s", rg_message(ctx));
+    ck_assert_msg(strstr(unit_diag(ctx), "'x'") != NULL, "%s", unit_diag(ctx));
     ck_assert_int_eq(fx_graph_extract_subgraph(g, 2, (fx_node *[]){x, x}, 1, &sub, &out), FX_ERR_ARGUMENT);
     ck_assert_int_eq(fx_graph_extract_subgraph(g, 1, (fx_node *[]){NULL}, 1, &sub, &out), FX_ERR_ARGUMENT);
-    fx_graph *other = rg_parse(ctx, two_parts);
+    fx_graph *other = unit_parse(ctx, two_parts);
     ck_assert_int_eq(fx_graph_extract_subgraph(other, 1, &x, 1, &sub, &out), FX_ERR_ARGUMENT);
-    ck_assert_ptr_nonnull(strstr(rg_message(ctx), "another graph"));
+    ck_assert_ptr_nonnull(strstr(unit_diag(ctx), "another graph"));
     ck_assert_ptr_null(out);
 }
 END_TEST
@@ -446,7 +446,7 @@ static fx_graph *chain(int n)
 START_TEST(minimize)
 {
     fx_graph *g = chain(1000), *out = NULL;
-    const char *before = rg_text(g);
+    const char *before = unit_print(g);
     size_t tries = 0;
     culprits one = {"relu_300", "relu_300"}, two = {"relu_100", "neg_102"};
     ck_assert_int_eq(fx_graph_minimize(g, holds_both, &one, &out, &tries), FX_OK);
@@ -456,27 +456,11 @@ START_TEST(minimize)
     ck_assert_uint_eq(out->n_nodes, 8); /* relu_100 neg_100 relu_101 neg_101 relu_102 neg_102 */
     ck_assert_int_eq(fx_graph_minimize(g, never, NULL, &out, &tries), FX_ERR_ARGUMENT);
     ck_assert_uint_eq(tries, 1);
-    ck_assert_str_eq(rg_text(g), before);
+    ck_assert_str_eq(unit_print(g), before);
 }
 END_TEST
 
 /* ---- memory that runs out ---------------------------------------------------------------------------------------------------------------- */
-
-static long left = -1;
-
-static void *scarce(void *user, size_t size)
-{
-    (void)user;
-    if (left == 0 || (left > 0 && --left == 0))
-        return NULL;
-    return calloc(1, size);
-}
-
-static void give_back(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
 
 static bool last_two(void *user, fx_graph *part)
 {
@@ -529,8 +513,8 @@ START_TEST(every_allocation_fails)
     static fx_status (*const jobs[])(job *j, fx_graph **out) = {split_job, fuse_job, tags_job, extract_job, minimize_job};
     long at = 1;
     for (bool whole = false; !whole; at++) {
-        left = -1;
-        fx_context *c = ctx = fx_context_create_with(scarce, give_back, NULL);
+        unit_memory m = {.fail_at = -1};
+        fx_context *c = ctx = unit_context(&m);
         rg_start(7);
         job j = {.g = rg_graph_with(c, 40, true)};
         fx_graph *g = j.g, *out = NULL;
@@ -542,19 +526,19 @@ START_TEST(every_allocation_fails)
             if (n->opcode == FX_CALL_FUNCTION)
                 ck_assert_int_eq(fx_node_set_meta(n, "tag", fx_v_str(now < 2 ? "a" : "b")), FX_OK);
         }
-        const char *before = rg_text(g);
+        const char *before = unit_print(g);
         j.last = g->last->operands[0].def;
         for (int i = 0; i < 3; i++)
             j.in[i] = i ? j.in[i - 1]->next : g->first;
-        left = at;
+        unit_fail_after(&m, at - 1);
         fx_status st = jobs[_i](&j, &out);
         ck_assert(st == FX_OK || !out);
         if (st == FX_OK && _i < 3)
             st = fx_inline_bodies(out);
-        whole = left > 0;
-        left = -1;
-        ck_assert_msg(st == (whole ? FX_OK : FX_ERR_NOMEM), "%s", rg_message(c));
-        ck_assert_str_eq(rg_text(g), before);
+        whole = !unit_ran_out(&m);
+        unit_fail_after(&m, -1);
+        ck_assert_msg(st == (whole ? FX_OK : FX_ERR_NOMEM), "%s", unit_diag(c));
+        ck_assert_str_eq(unit_print(g), before);
         rg_sound(g);
         free(j.parts.of);
         free(j.partition);
@@ -564,12 +548,8 @@ START_TEST(every_allocation_fails)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("split");
-    TCase *t = tcase_create("split");
-    tcase_set_timeout(t, 300);
-    tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, split_moves_what_one_part_uses);
     tcase_add_test(t, circles_are_named);
     tcase_add_test(t, bad_arguments);
@@ -585,14 +565,17 @@ int main(void)
     tcase_add_test(t, extract);
     tcase_add_loop_test(t, extract_random, 0, 20);
     tcase_add_test(t, minimize);
-    suite_add_tcase(s, t);
-    t = tcase_create("memory");
-    tcase_set_timeout(t, 300);
+}
+
+static void add_limits(TCase *t)
+{
     tcase_add_loop_test(t, every_allocation_fails, 0, 5);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+}
+
+int main(void)
+{
+    Suite *s = suite_create("split");
+    unit_case(s, "split", 300, set_up, tear_down, add_tests);
+    unit_case(s, "memory", 300, NULL, NULL, add_limits);
+    return unit_finish(s);
 }

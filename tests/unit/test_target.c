@@ -1,12 +1,10 @@
 /* tests/unit/test_target.c: target presets and the file form.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 static char path[] = "/tmp/fxcc_target_XXXXXX";
@@ -129,20 +127,16 @@ START_TEST(no_file_and_no_sense)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("target");
-    TCase *t = tcase_create("target");
-    tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_loop_test(t, presets_print_and_read_back, 0, (int)(sizeof presets / sizeof presets[0]));
     tcase_add_test(t, native_is_a_concrete_preset);
     tcase_add_test(t, files_need_only_what_differs);
     tcase_add_loop_test(t, mistakes_name_line_and_key, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
     tcase_add_test(t, no_file_and_no_sense);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("target", 0, set_up, tear_down, add_tests);
 }

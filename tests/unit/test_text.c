@@ -7,12 +7,10 @@
  *   // error: MESSAGE     reading or verifying fails with exactly this message
  *
  * FXCC_BLESS=1 writes what came out into the files instead of failing. Other files can be given as arguments. */
-#include <check.h>
 #include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "ir/program.h"
+#include "tests/unit/unit.h"
 
 static char **paths;
 static int n_paths;
@@ -130,6 +128,11 @@ START_TEST(text_case)
 }
 END_TEST
 
+static void add_tests(TCase *t)
+{
+    tcase_add_loop_test(t, text_case, 0, n_paths);
+}
+
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -138,15 +141,7 @@ int main(int argc, char **argv)
     }
     if (argc == 1)
         find_cases(FXCC_SOURCE_DIR "/tests/text");
-    Suite *s = suite_create("text");
-    TCase *t = tcase_create("text");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, text_case, 0, n_paths);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
+    int failed = unit_run("text", 60, NULL, NULL, add_tests);
     for (int i = 0; i < n_paths; i++)
         free(paths[i]);
     free(paths);

@@ -1,13 +1,11 @@
 /* tests/unit/test_text_random.c: random graphs: what is printed reads back and prints to the same bytes; every form of them ends well.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codegen/python.h"
 #include "frontend/pt2.h"
 #include "ir/lex.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 static uint64_t state;
@@ -350,18 +348,13 @@ START_TEST(every_form_copes)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    Suite *s = suite_create("text_random");
-    TCase *t = tcase_create("text_random");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, texts_read_back_to_the_byte, 0, SEEDS);
     tcase_add_loop_test(t, every_form_copes, 0, SEEDS);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("text_random", 300, set_up, tear_down, add_tests);
 }

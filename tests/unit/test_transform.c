@@ -1,10 +1,7 @@
 /* tests/unit/test_transform.c: graphs rebuilt while callbacks replace nodes.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "passes/passes.h"
+#include "tests/unit/unit.h"
 
 static fx_context *ctx;
 
@@ -16,32 +13,6 @@ static void set_up(void)
 static void tear_down(void)
 {
     fx_context_free(ctx);
-}
-
-static const char *last_message(void)
-{
-    static char message[1000];
-    const fx_diag *d = fx_diag_get(ctx, fx_diag_count(ctx) - 1);
-    message[0] = '\0';
-    if (d)
-        fx_diag_format(d, message, sizeof message);
-    return message;
-}
-
-static fx_graph *parse(const char *text)
-{
-    fx_graph *g = NULL;
-    ck_assert_msg(fx_graph_parse(ctx, "case.fx", text, strlen(text), &g) == FX_OK, "%s", last_message());
-    ck_assert_msg(fx_graph_complete(g) == FX_OK, "%s", last_message());
-    return g;
-}
-
-static const char *print(const fx_graph *g)
-{
-    fx_text t;
-    fx_text_init(&t, fx_context_arena(ctx));
-    fx_graph_print(&t, g);
-    return t.data;
 }
 
 static const char text[] = "graph \"case\" functional\n"
@@ -75,14 +46,14 @@ static fx_status swish(void *user, fx_graph *to, const fx_node *n, size_t n_args
 
 START_TEST(nodes_are_replaced_and_typed)
 {
-    fx_graph *g = parse(text), *out = NULL;
-    const char *before = print(g);
+    fx_graph *g = unit_parse(ctx, text), *out = NULL;
+    const char *before = unit_print(g);
     int count = 0;
     fx_transformer t = {.transform[FX_CALL_FUNCTION] = swish, .user = &count};
-    ck_assert_msg(fx_graph_transform(g, &t, &out) == FX_OK, "%s", last_message());
+    ck_assert_msg(fx_graph_transform(g, &t, &out) == FX_OK, "%s", unit_diag(ctx));
     ck_assert_int_eq(count, 2);
-    ck_assert_str_eq(print(g), before);
-    ck_assert_str_eq(print(out),
+    ck_assert_str_eq(unit_print(g), before);
+    ck_assert_str_eq(unit_print(out),
                      "graph \"case\" imported\n"
                      "parameter w : f32[2] = [1.0, 2.0]\n\n"
                      "%x : f32[2] = placeholder[x]\n"
@@ -101,7 +72,7 @@ END_TEST
 
 START_TEST(without_callbacks_it_is_a_copy)
 {
-    fx_graph *g = parse(text), *out = NULL;
+    fx_graph *g = unit_parse(ctx, text), *out = NULL;
     fx_node *n = fx_graph_find_node(g, "mul");
     n->loc.module = "a.b";
     fx_transformer none = {0};
@@ -109,7 +80,7 @@ START_TEST(without_callbacks_it_is_a_copy)
     ck_assert_str_eq(fx_graph_find_node(out, "mul")->loc.module, "a.b");
     ck_assert_int_eq(fx_graph_transform(g, NULL, &out), FX_OK);
     out->stage = g->stage;
-    ck_assert_str_eq(print(out), print(g));
+    ck_assert_str_eq(unit_print(out), unit_print(g));
     ck_assert_int_eq(fx_graph_transform(NULL, &none, &out), FX_ERR_ARGUMENT);
     ck_assert_int_eq(fx_graph_transform(g, &none, NULL), FX_ERR_ARGUMENT);
 }
@@ -136,8 +107,8 @@ START_TEST(types_follow)
 {
     fx_graph *out = NULL;
     fx_transformer t = {.transform = {[FX_CALL_FUNCTION] = drop, [FX_PLACEHOLDER] = widen}};
-    ck_assert_msg(fx_graph_transform(parse(text), &t, &out) == FX_OK, "%s", last_message());
-    ck_assert_str_eq(print(out), "graph \"case\" imported\n"
+    ck_assert_msg(fx_graph_transform(unit_parse(ctx, text), &t, &out) == FX_OK, "%s", unit_diag(ctx));
+    ck_assert_str_eq(unit_print(out), "graph \"case\" imported\n"
                                  "parameter w : f32[2] = [1.0, 2.0]\n\n"
                                  "%x : f64[2] = placeholder[x]\n"
                                  "%w : f32[2] = get_attr[w]\n"
@@ -196,32 +167,27 @@ START_TEST(bad_callbacks_are_told)
         {FX_CALL_FUNCTION, ill_typed, FX_ERR_TYPE, "argument 'weight'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fx_graph *g = parse(text), *out = NULL;
-        const char *before = print(g);
+        fx_graph *g = unit_parse(ctx, text), *out = NULL;
+        const char *before = unit_print(g);
         fx_transformer t = {0};
         t.transform[cases[i].opcode] = cases[i].f;
         ck_assert_int_eq(fx_graph_transform(g, &t, &out), cases[i].status);
         ck_assert_ptr_null(out);
-        ck_assert_msg(strstr(last_message(), cases[i].message) != NULL, "%s", last_message());
-        ck_assert_str_eq(print(g), before);
+        ck_assert_msg(strstr(unit_diag(ctx), cases[i].message) != NULL, "%s", unit_diag(ctx));
+        ck_assert_str_eq(unit_print(g), before);
     }
 }
 END_TEST
 
+static void add_tests(TCase *t)
+{
+    tcase_add_test(t, nodes_are_replaced_and_typed);
+    tcase_add_test(t, without_callbacks_it_is_a_copy);
+    tcase_add_test(t, types_follow);
+    tcase_add_test(t, bad_callbacks_are_told);
+}
+
 int main(void)
 {
-    Suite *s = suite_create("transform");
-    TCase *c = tcase_create("transform");
-    tcase_add_checked_fixture(c, set_up, tear_down);
-    tcase_set_timeout(c, 120); /* sanitizers, busy machines */
-    tcase_add_test(c, nodes_are_replaced_and_typed);
-    tcase_add_test(c, without_callbacks_it_is_a_copy);
-    tcase_add_test(c, types_follow);
-    tcase_add_test(c, bad_callbacks_are_told);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return unit_run("transform", 120, set_up, tear_down, add_tests); /* sanitizers, busy machines */
 }

@@ -14,13 +14,11 @@
 #ifndef FXCC_TEXT_CASES_H
 #define FXCC_TEXT_CASES_H
 
-#include <check.h>
 #include <dirent.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "ir/ir.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_CASES = 400, MAX_OUT = 8 };
 
@@ -313,6 +311,11 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+static void add_cases(TCase *t)
+{
+    tcase_add_loop_test(t, text_cases, 0, n_files);
+}
+
 static int cases_main(const char *suite, const char *folder)
 {
     cases_folder = folder;
@@ -328,18 +331,10 @@ static int cases_main(const char *suite, const char *folder)
     }
     closedir(dir);
     qsort(files, (size_t)n_files, sizeof *files, by_name);
-    Suite *s = suite_create(suite);
-    TCase *t = tcase_create("files");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, text_cases, 0, n_files);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
+    int failed = unit_run(suite, 120, NULL, NULL, add_cases);
     for (int i = 0; i < n_files; i++)
         free(files[i]);
-    return failed ? 1 : 0;
+    return failed;
 }
 
 #endif
