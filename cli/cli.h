@@ -29,6 +29,9 @@ extern const struct argp looking_argp;  /* --dump-before, --dump-after, --stop-a
 /* The one argument that is no option, a "model" say: stores it, or ends with a usage error when there was one already. */
 error_t one_argument(struct argp_state *state, const char **argument, char *given, const char *what);
 
+/* How a subcommand begins: its arguments, parsed into what the parser's input is, and a context. NULL, with a message, when it cannot. */
+fx_context *start(const struct argp *argp, int argc, char **argv, void *input);
+
 /* Parses a number of the whole text; false when it is none. */
 bool parse_number(const char *text, double *value);
 

@@ -276,11 +276,9 @@ int cmd_check(int argc, char **argv)
     arguments a = {.rtol = 1e-4};
     const char *command = argv[0];
 
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a))
-        return 1;
-    fx_context *ctx = fx_context_create();
+    fx_context *ctx = start(&argp, argc, argv, &a);
     if (!ctx)
-        return complain(command, "out of memory");
+        return 1;
     char *dir = temp_folder(command);
     int rc = 1;
     if (dir) {

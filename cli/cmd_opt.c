@@ -105,11 +105,9 @@ int cmd_opt(int argc, char **argv)
     fx_pass_report changes;
     const char *command = argv[0], *text = NULL;
 
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a))
-        return 1;
-    fx_context *ctx = fx_context_create();
+    fx_context *ctx = start(&argp, argc, argv, &a);
     if (!ctx)
-        return complain(command, "out of memory");
+        return 1;
     progress_begin("changing");
     dumping d = {a.dump_after};
     fx_pass_options run = {.in_place = true, .no_lint = a.no_lint, .check = a.dump_after ? dump : NULL, .user = &d};

@@ -71,11 +71,9 @@ int cmd_run(int argc, char **argv)
     arguments a = {0};
     const char *command = argv[0];
 
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a))
-        return 1;
-    fx_context *ctx = fx_context_create();
+    fx_context *ctx = start(&argp, argc, argv, &a);
     if (!ctx)
-        return complain(command, "out of memory");
+        return 1;
     progress_begin("interpreting");
     int rc = run(command, ctx, &a);
     report(command, ctx, false);

@@ -129,11 +129,9 @@ int cmd_show(int argc, char **argv)
     fx_graph *graph = NULL;
     const char *command = argv[0], *text = NULL;
 
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a))
-        return 1;
-    fx_context *ctx = fx_context_create();
+    fx_context *ctx = start(&argp, argc, argv, &a);
     if (!ctx)
-        return complain(command, "out of memory");
+        return 1;
     progress_begin("reading");
     fx_status status = fx_load_model(ctx, a.model, &graph);
     if (status == FX_OK)

@@ -37,11 +37,9 @@ int cmd_target(int argc, char **argv)
     const char *command = argv[0];
     fx_target_info info;
 
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a))
-        return 1;
-    fx_context *ctx = fx_context_create();
+    fx_context *ctx = start(&argp, argc, argv, &a);
     if (!ctx)
-        return complain(command, "out of memory");
+        return 1;
     fx_status status = fx_target_describe(ctx, a.target ? a.target : "native", &info);
     report(command, ctx, false);
     if (status == FX_OK && a.cflags)

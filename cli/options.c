@@ -24,6 +24,16 @@ error_t one_argument(struct argp_state *state, const char **argument, char *give
     return 0;
 }
 
+fx_context *start(const struct argp *argp, int argc, char **argv, void *input)
+{
+    if (argp_parse(argp, argc, argv, 0, NULL, input))
+        return NULL;
+    fx_context *ctx = fx_context_create();
+    if (!ctx)
+        complain(argv[0], "out of memory");
+    return ctx;
+}
+
 static void log_to_stdout(void *unused, const char *text)
 {
     (void)unused;

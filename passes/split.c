@@ -378,6 +378,8 @@ static int *no_parts(fx_arena *scratch, const fx_graph *g)
 
 typedef struct request {
     fx_graph *g;
+    fx_status (*work)(struct request *r);
+    const char *prefix; /* of the names of parts that have a number */
     int (*part)(void *user, const fx_node *node);
     void *user;
     size_t n_tags;
@@ -387,12 +389,21 @@ typedef struct request {
     fx_graph **out;
 } request;
 
-/* Runs fn with a scratch arena. */
-static fx_status run(request *r, fx_status (*fn)(void *arg))
+static fx_status with_scratch(void *arg)
+{
+    request *r = arg;
+    r->scratch = fx_arena_create(r->g->ctx);
+    fx_status st = r->work(r);
+    fx_arena_free(r->scratch);
+    return st;
+}
+
+/* Does the work with a scratch arena. */
+static fx_status run(request *r)
 {
     if (!r->g || !r->out)
         return FX_ERR_ARGUMENT;
-    return fx_protect(r->g->ctx, fn, r);
+    return fx_protect(r->g->ctx, with_scratch, r);
 }
 
 /* Part numbers of the caller's become 0, 1, 2, ... in order of first appearance. */
@@ -415,7 +426,7 @@ static int dense(numbers *k, fx_context *ctx, int number, const char *prefix)
     return (int)found - 1;
 }
 
-static fx_status split_by_number(request *r, const char *prefix)
+static fx_status split_by_number(request *r)
 {
     fx_graph *g = r->g;
     fx_arena *scratch = r->scratch;
@@ -432,40 +443,22 @@ static fx_status split_by_number(request *r, const char *prefix)
         if (number < 0 && !r->partition)
             return fx_fail(g->ctx, FX_ERR_ARGUMENT, &n->loc, "the callback put it into part %d, expected a number from 0", number);
         if (number >= 0)
-            of[n->id] = dense(&k, g->ctx, number, prefix);
+            of[n->id] = dense(&k, g->ctx, number, r->prefix);
     }
     const fx_parts p = {.g = g, .n = (int)k.n, .of = of, .names = k.names};
     return fx_parts_build(&p, r->out);
 }
 
-static fx_status split_module(void *arg)
-{
-    request *r = arg;
-    r->scratch = fx_arena_create(r->g->ctx);
-    fx_status st = split_by_number(r, "submod_");
-    fx_arena_free(r->scratch);
-    return st;
-}
-
 fx_status fx_graph_split_module(fx_graph *graph, int (*part)(void *user, const fx_node *node), void *user, fx_graph **out)
 {
-    request r = {.g = graph, .part = part, .user = user, .out = out};
-    return part ? run(&r, split_module) : FX_ERR_ARGUMENT;
-}
-
-static fx_status fuse_partitions(void *arg)
-{
-    request *r = arg;
-    r->scratch = fx_arena_create(r->g->ctx);
-    fx_status st = split_by_number(r, "fused_");
-    fx_arena_free(r->scratch);
-    return st;
+    request r = {.g = graph, .work = split_by_number, .prefix = "submod_", .part = part, .user = user, .out = out};
+    return part ? run(&r) : FX_ERR_ARGUMENT;
 }
 
 fx_status fx_graph_fuse_partitions(fx_graph *graph, const int *partition, fx_graph **out)
 {
-    request r = {.g = graph, .partition = partition, .out = out};
-    return partition ? run(&r, fuse_partitions) : FX_ERR_ARGUMENT;
+    request r = {.g = graph, .work = split_by_number, .prefix = "fused_", .partition = partition, .out = out};
+    return partition ? run(&r) : FX_ERR_ARGUMENT;
 }
 
 static const char *tag_of(const fx_node *n, const char *key)
@@ -505,17 +498,8 @@ static fx_status by_tags(request *r)
     return fx_parts_build(&p, r->out);
 }
 
-static fx_status split_by_tags(void *arg)
-{
-    request *r = arg;
-    r->scratch = fx_arena_create(r->g->ctx);
-    fx_status st = by_tags(r);
-    fx_arena_free(r->scratch);
-    return st;
-}
-
 fx_status fx_graph_split_by_tags(fx_graph *graph, size_t n_tags, const char *const *tags, fx_graph **out)
 {
-    request r = {.g = graph, .n_tags = n_tags, .tags = tags, .out = out};
-    return tags || n_tags == 0 ? run(&r, split_by_tags) : FX_ERR_ARGUMENT;
+    request r = {.g = graph, .work = by_tags, .n_tags = n_tags, .tags = tags, .out = out};
+    return tags || n_tags == 0 ? run(&r) : FX_ERR_ARGUMENT;
 }
