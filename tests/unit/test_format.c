@@ -5,21 +5,9 @@
 #include "fxcc/inspect.h"
 #include "fxcc/module.h"
 #include "ir/ir.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/fixture.h"
 
 enum { N_FORMS = FX_FORM_JSON + 1 };
-
-static fx_context *ctx;
-
-static void set_up(void)
-{
-    ctx = fx_context_create();
-}
-
-static void tear_down(void)
-{
-    fx_context_free(ctx);
-}
 
 static const char *first_message(fx_context *c)
 {

@@ -2,19 +2,7 @@
  * Values of static shapes are compared with PyTorch for every row in tests/ops.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "ir/ops.h"
-#include "tests/unit/unit.h"
-
-static fx_context *ctx;
-
-static void set_up(void)
-{
-    ctx = fx_context_create();
-}
-
-static void tear_down(void)
-{
-    fx_context_free(ctx);
-}
+#include "tests/unit/fixture.h"
 
 /* Lines of a graph's text (symbols first, if any); the last call's result is what is asked for. */
 static fx_graph *graph_of(const char *lines)

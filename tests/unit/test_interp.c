@@ -5,19 +5,7 @@
 
 #include "fxcc/interpreter.h"
 #include "ir/ops.h"
-#include "tests/unit/unit.h"
-
-static fx_context *ctx;
-
-static void set_up(void)
-{
-    ctx = fx_context_create();
-}
-
-static void tear_down(void)
-{
-    fx_context_free(ctx);
-}
+#include "tests/unit/fixture.h"
 
 static fx_graph *graph_of(const char *lines)
 {

@@ -1,19 +1,7 @@
 /* tests/unit/test_lower_graph.c: the pass runner and what the graph passes share. What single passes do is in tests/lower/.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "lower/rewrite.h"
-#include "tests/unit/unit.h"
-
-static fx_context *ctx;
-
-static void setup(void)
-{
-    ctx = fx_context_create();
-}
-
-static void teardown(void)
-{
-    fx_context_free(ctx);
-}
+#include "tests/unit/fixture.h"
 
 static const char model[] = "graph \"net\" imported\n"
                             "parameter conv.weight : f32[1, 1, 1, 1] = [2.0]\n"
@@ -258,5 +246,5 @@ static void add_tests(TCase *t)
 
 int main(void)
 {
-    return unit_run("lower_graph", 60, setup, teardown, add_tests);
+    return unit_run("lower_graph", 60, set_up, tear_down, add_tests);
 }

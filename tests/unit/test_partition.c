@@ -3,19 +3,8 @@
 #include <math.h>
 #include <time.h>
 
+#include "tests/unit/fixture.h"
 #include "unit/random_graph.h"
-
-static fx_context *ctx;
-
-static void set_up(void)
-{
-    ctx = fx_context_create();
-}
-
-static void tear_down(void)
-{
-    fx_context_free(ctx);
-}
 
 static double now(void)
 {

@@ -4,19 +4,7 @@
 #include <time.h>
 
 #include "passes/passes.h"
-#include "tests/unit/unit.h"
-
-static fx_context *ctx;
-
-static void setup(void)
-{
-    ctx = fx_context_create();
-}
-
-static void teardown(void)
-{
-    fx_context_free(ctx);
-}
+#include "tests/unit/fixture.h"
 
 static const char *const dead =
     "graph \"case\" imported\n\n"
@@ -398,8 +386,8 @@ START_TEST(linear_growth)
     static const char *const passes[] = {"eliminate_dead_code", "common_subexpressions", "remove_identity", "remove_dropout", "fold_constants",
                                          "infer", "normalize_args", "reinplace", "fuse_conv_bn", "functionalize", "prune", "legalize"};
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
-        teardown();
-        setup();
+        tear_down();
+        set_up();
         double few = time_of(passes[i], 5000), many = time_of(passes[i], 80000);
         ck_assert_msg(many < 80 * (few + 1e-4), "%s: 5,000 nodes take %.2f ms, 80,000 take %.2f ms", passes[i], 1e3 * few, 1e3 * many);
     }
@@ -551,5 +539,5 @@ static void add_tests(TCase *t)
 
 int main(void)
 {
-    return unit_run("passes", 120, setup, teardown, add_tests);
+    return unit_run("passes", 120, set_up, tear_down, add_tests);
 }

@@ -6,22 +6,11 @@
 
 #include "fxcc/pass.h"
 #include "ir/ir.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/fixture.h"
 
 enum { N_GRAPHS = 150, MAX_VALUES = 64, N_INPUTS = 2, NUMEL = 6 };
 
-static fx_context *ctx;
 static uint64_t state;
-
-static void setup(void)
-{
-    ctx = fx_context_create();
-}
-
-static void teardown(void)
-{
-    fx_context_free(ctx);
-}
 
 static unsigned pick(unsigned n)
 {
@@ -291,8 +280,8 @@ START_TEST(each_pass)
     for (uint64_t seed = 0; p && seed < N_GRAPHS; seed++) {
         if (needs_options(p))
             break;
-        teardown();
-        setup();
+        tear_down();
+        set_up();
         taken += check_pass(p->name, p->idempotent, is_lossy(p->name), seed, captured);
     }
     /* functionalize wants a graph of operators whose inputs are not written, passes of quantisation what others prepare; the others take all. */
@@ -311,8 +300,8 @@ START_TEST(pipelines)
         "infer,normalize_args,remove_identity,eliminate_dead_code,common_subexpressions"};
     int taken = 0;
     for (uint64_t seed = 0; seed < 2 * N_GRAPHS; seed++) {
-        teardown();
-        setup();
+        tear_down();
+        set_up();
         taken += check_pass(lists[_i], false, false, seed, seed % 2);
     }
     ck_assert_msg(taken > 2 * N_GRAPHS / 3, "%s took only %d of %d graphs", lists[_i], taken, 2 * N_GRAPHS);
@@ -330,5 +319,5 @@ static void add_tests(TCase *t)
 
 int main(void)
 {
-    return unit_run("passes_random", 300, setup, teardown, add_tests);
+    return unit_run("passes_random", 300, set_up, tear_down, add_tests);
 }

@@ -1,19 +1,7 @@
 /* tests/unit/test_program.c: loop programs: text form, accesses, footprints, and a verifier that names each kind of damage.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "ir/program.h"
-#include "tests/unit/unit.h"
-
-static fx_context *ctx;
-
-static void set_up(void)
-{
-    ctx = fx_context_create();
-}
-
-static void tear_down(void)
-{
-    fx_context_free(ctx);
-}
+#include "tests/unit/fixture.h"
 
 /* A program that uses everything once: a padded copy, a convolution with a residual, an activation in place, a reduction. */
 static const char *const good =

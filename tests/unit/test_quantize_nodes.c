@@ -3,19 +3,7 @@
 #include <math.h>
 
 #include "passes/quantize.h"
-#include "tests/unit/unit.h"
-
-static fx_context *ctx;
-
-static void set_up(void)
-{
-    ctx = fx_context_create();
-}
-
-static void tear_down(void)
-{
-    fx_context_free(ctx);
-}
+#include "tests/unit/fixture.h"
 
 static fx_graph *pass(fx_graph *g, const char *pipeline, fx_pass_report *report)
 {

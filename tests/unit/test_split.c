@@ -2,19 +2,8 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <time.h>
 
+#include "tests/unit/fixture.h"
 #include "unit/random_graph.h"
-
-static fx_context *ctx;
-
-static void set_up(void)
-{
-    ctx = fx_context_create();
-}
-
-static void tear_down(void)
-{
-    fx_context_free(ctx);
-}
 
 static fx_graph *body(const fx_graph *g, const char *path)
 {

@@ -4,19 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/unit.h"
-
-static fx_context *ctx;
-
-static void set_up(void)
-{
-    ctx = fx_context_create();
-}
-
-static void tear_down(void)
-{
-    fx_context_free(ctx);
-}
+#include "tests/unit/fixture.h"
 
 START_TEST(tensors_are_created_zeroed)
 {

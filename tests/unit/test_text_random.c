@@ -5,20 +5,9 @@
 #include "codegen/python.h"
 #include "frontend/pt2.h"
 #include "ir/lex.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/fixture.h"
 
-static fx_context *ctx;
 static uint64_t state;
-
-static void set_up(void)
-{
-    ctx = fx_context_create();
-}
-
-static void tear_down(void)
-{
-    fx_context_free(ctx);
-}
 
 static unsigned any(unsigned n)
 {

@@ -1,19 +1,7 @@
 /* tests/unit/test_transform.c: graphs rebuilt while callbacks replace nodes.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "passes/passes.h"
-#include "tests/unit/unit.h"
-
-static fx_context *ctx;
-
-static void set_up(void)
-{
-    ctx = fx_context_create();
-}
-
-static void tear_down(void)
-{
-    fx_context_free(ctx);
-}
+#include "tests/unit/fixture.h"
 
 static const char text[] = "graph \"case\" functional\n"
                            "parameter w : f32[2] = [1.0, 2.0]\n\n"
