@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "fxcc/error.h"
 #include "fxcc/graph.h"
@@ -418,6 +419,12 @@ typedef enum fx_stage {
 
 const char *fx_stage_name(fx_stage stage); /* "captured" */
 
+/* Whether a key is this one: most others differ in their first letter, and most equal ones are interned. */
+static inline bool fx_same_key(const char *a, const char *b)
+{
+    return a == b || (*a == *b && strcmp(a, b) == 0);
+}
+
 struct fx_graph {
     fx_context *ctx;
     fx_arena *arena;
@@ -599,7 +606,6 @@ struct fx_storage {
     const char *file;                /* of a .fx text's tensors that lie in a file beside it: "x.safetensors", name is then the
                                         tensor's name there; the text prints as it was read. Else NULL */
     fx_storage *prev, *next;         /* all of the context */
-    void *block;                     /* what storage.c allocated, NULL for others' memory */
 };
 
 fx_storage *fx_storage_new(fx_context *ctx, size_t nbytes);           /* zeroed, 64-byte aligned, lives as ctx does */

@@ -16,7 +16,8 @@ static const char *parent_path(fx_graph *g, const char *path, const char **last)
 
 fx_module *fx_module_find(const fx_graph *g, const char *path)
 {
-    return *path ? fx_map_get(&g->modules_by_path, fx_interned(g->ctx, path)) : g->root;
+    fx_module *m = *path ? fx_map_get(&g->modules_by_path, path) : g->root; /* most callers have it interned */
+    return m ? m : fx_map_get(&g->modules_by_path, fx_interned(g->ctx, path));
 }
 
 /* Components are made from the left, in a loop: a path of a hostile file may have as many as it likes. */
@@ -70,7 +71,8 @@ const char *fx_module_path(fx_graph *g, const fx_module *m)
 
 fx_attr *fx_attr_find(const fx_graph *g, const char *path)
 {
-    return fx_map_get(&g->attrs_by_path, fx_interned(g->ctx, path));
+    fx_attr *a = fx_map_get(&g->attrs_by_path, path); /* most callers have it interned */
+    return a ? a : fx_map_get(&g->attrs_by_path, fx_interned(g->ctx, path));
 }
 
 /* What tells tensors that share memory: their storage; of a caller's memory, its address. */
@@ -115,10 +117,20 @@ static void join(fx_attr *a)
         st->shared = true;
 }
 
+/* The type of t, which is mostly that of the tensor before it. */
+static const fx_type *type_of(const fx_attr *a, const fx_tensor *t)
+{
+    const fx_type *was = a->type;
+    bool same = was && was->kind == FX_TYPE_TENSOR && !was->strides && was->dtype == t->dtype && was->rank == t->rank;
+    for (int i = 0; same && i < t->rank; i++)
+        same = !was->dims[i].sym && was->dims[i].value == t->sizes[i];
+    return same ? was : fx_type_tensor_static(a->module->graph->ctx, t->dtype, t->rank, t->sizes);
+}
+
 void fx_attr_set_tensor(fx_attr *a, const fx_tensor *t)
 {
     fx_graph *g = a->module->graph;
-    const fx_type *type = fx_type_tensor_static(g->ctx, t->dtype, t->rank, t->sizes);
+    const fx_type *type = type_of(a, t);
     fx_map_reserve(g->arena, &g->attrs_by_storage, 1);
     part(a);
     a->tensor = *t;

@@ -58,10 +58,10 @@ const fx_arg *fx_module_config(const fx_module *m, const char *key)
     const fx_param *p = NULL;
     const char *got;
     for (int i = 0; s && i < s->n; i++)
-        if (strcmp(s->params[i].name, key) == 0)
+        if (fx_same_key(s->params[i].name, key))
             p = &s->params[i];
     for (int i = 0; m->config && i < m->config->n; i++)
-        if (strcmp(m->config->keys[i], key) == 0) {
+        if (fx_same_key(m->config->keys[i], key)) {
             const fx_arg *a = m->config->items[i], *v = p ? fx_param_fit(ctx, p, a, &got) : a;
             return v ? v : a;
         }

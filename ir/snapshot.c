@@ -25,7 +25,25 @@ struct fx_snapshot {
     const void *by_name, *name_counts, *attrs_by_path, *modules_by_path, *attr_counts, *attrs_by_storage;
 };
 
-enum { FIRST_BLOCK = 4096, BLOCK = 1 << 16, ALIGN = sizeof(copy) };
+enum { BLOCK = 1 << 16, ALIGN = sizeof(copy) };
+
+static void add_block(fx_snapshot *s, fx_arena *arena, size_t size)
+{
+    block *b = FX_NEW(arena, block);
+    b->size = size;
+    b->data = fx_arena_alloc(arena, size);
+    b->next = s->blocks;
+    s->blocks = b;
+}
+
+/* About what copies of the graph take: one block of that size is no larger than needed, and of large graphs on large pages. */
+static size_t estimate(const fx_graph *g)
+{
+    size_t node = sizeof(fx_node) + 2 * (sizeof *g->first->operands + sizeof(copy));
+    size_t module = sizeof(fx_module) + sizeof(fx_module *) + 2 * (sizeof(copy) + ALIGN);
+    size_t attr = sizeof(fx_attr) + 2 * sizeof(fx_attr *) + 2 * sizeof(copy);
+    return sizeof *g + 16 * ALIGN + g->n_nodes * node + g->modules_by_path.n * module + g->n_attrs * attr;
+}
 
 static void save(fx_snapshot *s, fx_arena *arena, void *at, size_t size)
 {
@@ -34,12 +52,8 @@ static void save(fx_snapshot *s, fx_arena *arena, void *at, size_t size)
     if (!size)
         return;
     if (!b || b->size - b->used < need) {
-        size_t most = b ? BLOCK : FIRST_BLOCK;
-        b = FX_NEW(arena, block);
-        b->size = need > most ? need : most;
-        b->data = fx_arena_alloc(arena, b->size);
-        b->next = s->blocks;
-        s->blocks = b;
+        add_block(s, arena, need > BLOCK ? need : BLOCK);
+        b = s->blocks;
     }
     *(copy *)(void *)(b->data + b->used) = (copy){at, size};
     memcpy(b->data + b->used + sizeof(copy), at, size);
@@ -67,6 +81,7 @@ fx_snapshot *fx_snapshot_take(fx_graph *g, fx_arena *arena)
 {
     fx_snapshot *s = FX_NEW(arena, fx_snapshot);
     s->graph = g;
+    add_block(s, arena, estimate(g));
     FX_FOR_NODES(g, n) {
         save(s, arena, n, sizeof *n);
         save(s, arena, n->operands, (size_t)n->n_operands * sizeof *n->operands);

@@ -7,9 +7,10 @@
 
 /* ---- storages ------------------------------------------------------------------------------------------------ */
 
-static fx_storage *add_storage(fx_context *ctx, size_t nbytes)
+/* A storage with `room` bytes behind it. */
+static fx_storage *add_storage(fx_context *ctx, size_t nbytes, size_t room)
 {
-    fx_storage *st = ctx->alloc(ctx->user, sizeof *st);
+    fx_storage *st = ctx->alloc(ctx->user, sizeof *st + room);
     if (!st)
         fx_out_of_memory(ctx);
     st->ctx = ctx;
@@ -24,23 +25,18 @@ static fx_storage *add_storage(fx_context *ctx, size_t nbytes)
 fx_storage *fx_storage_new(fx_context *ctx, size_t nbytes)
 {
     enum { ALIGN = 64 };
-    if (nbytes > PTRDIFF_MAX - ALIGN)
+    if (nbytes > PTRDIFF_MAX - ALIGN - sizeof(fx_storage))
         fx_out_of_memory(ctx);
-    fx_storage *st = add_storage(ctx, nbytes);
-    /* At least one byte, so that data is never NULL, which would say "not there yet". */
-    st->block = ctx->alloc(ctx->user, nbytes + ALIGN);
-    if (!st->block) {
-        fx_storage_free(st);
-        fx_out_of_memory(ctx);
-    }
-    st->data = (char *)st->block + (ALIGN - (uintptr_t)st->block % ALIGN) % ALIGN;
+    fx_storage *st = add_storage(ctx, nbytes, nbytes + ALIGN);
+    char *behind = (char *)(st + 1);
+    st->data = behind + (ALIGN - (uintptr_t)behind % ALIGN) % ALIGN; /* also of no bytes: NULL would say "not there yet" */
     return st;
 }
 
 fx_storage *fx_storage_lazy(fx_context *ctx, size_t nbytes, fx_status (*touch)(fx_storage *), void (*release)(fx_storage *),
                             void *user, const char *name)
 {
-    fx_storage *st = add_storage(ctx, nbytes);
+    fx_storage *st = add_storage(ctx, nbytes, 0);
     st->readonly = true;
     st->touch = touch;
     st->release = release;
@@ -62,8 +58,6 @@ void fx_storage_free(fx_storage *st)
         ctx->storages = st->next;
     if (st->next)
         st->next->prev = st->prev;
-    if (st->block)
-        ctx->dealloc(ctx->user, st->block);
     ctx->dealloc(ctx->user, st);
 }
 

@@ -14,7 +14,6 @@ enum { WEIGHT, BIAS, MEAN, VAR, N_TENSORS };
 typedef struct layer {
     fx_node *node;
     fx_module *module;            /* of a call_module, else NULL */
-    fx_call_args call;            /* of others */
     int at[N_TENSORS];            /* parameters of the call the tensors are; -1: none */
     fx_attr *attr[N_TENSORS];
     fx_node *get[N_TENSORS];      /* the get_attr nodes of a call */
@@ -22,6 +21,7 @@ typedef struct layer {
     int64_t groups;
     double eps;
     int batched_rank;             /* of x when dim 1 is its channels; 0: whatever it is */
+    fx_call_args call;            /* of a layer without module, else not set */
 } layer;
 
 /* f->refs is there from the first fused layer on. */
@@ -29,6 +29,7 @@ typedef struct fuse {
     fx_pass_run *run;
     fx_graph *g;
     fx_refs *refs;
+    const char *names[N_TENSORS]; /* of a module's tensors, interned */
     bool asked;
     fx_map written;               /* storages that the graph writes */
 } fuse;
@@ -64,12 +65,13 @@ static bool read_tensors(layer *l, int weight, int bias, int mean, int var)
     return true;
 }
 
-static fx_attr *attr_below(const fx_module *m, const char *name)
+static void read_module(const fuse *f, layer *l)
 {
+    const fx_module *m = l->module;
     for (size_t i = 0; i < m->n_attrs; i++)
-        if (!strcmp(m->attrs[i]->name, name))
-            return m->attrs[i];
-    return NULL;
+        for (int k = 0; k < N_TENSORS; k++)
+            if (m->attrs[i]->name == f->names[k])
+                l->attr[k] = m->attrs[i];
 }
 
 static bool is_true(const fx_arg *a)
@@ -80,12 +82,11 @@ static bool is_true(const fx_arg *a)
 static bool is_training(const fx_module *m)
 {
     for (int i = 0; m->config && i < m->config->n; i++)
-        if (!strcmp(m->config->keys[i], "training"))
+        if (fx_same_key(m->config->keys[i], "training"))
             return is_true(m->config->items[i]);
     return false;
 }
 
-/* A call_module: the class says what its tensors are called. */
 static fx_module_id open_module(fx_node *n, layer *l)
 {
     fx_module *m = n->opcode == FX_CALL_MODULE ? fx_target_module(n) : NULL;
@@ -93,28 +94,30 @@ static fx_module_id open_module(fx_node *n, layer *l)
     if (!c || n->n_operands != 1)
         return FX_MODULE_NONE;
     l->module = m;
-    l->attr[WEIGHT] = attr_below(m, "weight");
-    l->attr[BIAS] = attr_below(m, "bias");
-    l->attr[MEAN] = attr_below(m, "running_mean");
-    l->attr[VAR] = attr_below(m, "running_var");
     return c->id;
 }
 
-static bool read_layer(fx_node *n, bool linear, layer *l)
+static bool read_layer(const fuse *f, fx_node *n, bool linear, layer *l)
 {
-    memset(l, 0, sizeof *l);
+    memset(l, 0, offsetof(layer, call));
     l->node = n;
     l->groups = 1;
     switch (open_module(n, l)) {
-    case FX_MODULE_Linear: return linear && l->attr[WEIGHT];
+    case FX_MODULE_Linear:
+        if (linear)
+            read_module(f, l);
+        return l->attr[WEIGHT];
     case FX_MODULE_ConvTranspose1d:
     case FX_MODULE_ConvTranspose2d:
     case FX_MODULE_ConvTranspose3d: l->transposed = true; /* fall through */
     case FX_MODULE_Conv1d:
     case FX_MODULE_Conv2d:
     case FX_MODULE_Conv3d:
+        if (linear)
+            return false;
+        read_module(f, l);
         l->groups = (int64_t)number(fx_module_config(l->module, "groups"));
-        return !linear && l->attr[WEIGHT] && l->groups > 0;
+        return l->attr[WEIGHT] && l->groups > 0;
     case FX_MODULE_NONE: break;
     default: return false;
     }
@@ -141,9 +144,9 @@ static bool read_layer(fx_node *n, bool linear, layer *l)
     return !linear && l->groups > 0 && read_tensors(l, 1, 2, -1, -1) && l->attr[WEIGHT];
 }
 
-static bool read_norm(fx_node *n, layer *l)
+static bool read_norm(const fuse *f, fx_node *n, layer *l)
 {
-    memset(l, 0, sizeof *l);
+    memset(l, 0, offsetof(layer, call));
     l->node = n;
     switch (open_module(n, l)) {
     case FX_MODULE_BatchNorm2d: l->batched_rank = 4; break;
@@ -154,6 +157,7 @@ static bool read_norm(fx_node *n, layer *l)
     default: return false;
     }
     if (l->module) {
+        read_module(f, l);
         l->eps = number(fx_module_config(l->module, "eps"));
         return !is_training(l->module) && l->attr[MEAN] && l->attr[VAR];
     }
@@ -219,7 +223,7 @@ static bool is_written(fuse *f, const layer *l)
         }
         f->asked = true;
     }
-    for (int i = 0; i < N_TENSORS; i++)
+    for (int i = 0; f->written.n && i < N_TENSORS; i++)
         if (l->attr[i] && memory_of(l->attr[i]) && fx_map_get(&f->written, memory_of(l->attr[i])))
             return true;
     return false;
@@ -257,8 +261,9 @@ static void set_module_tensors(fuse *f, layer *l, const fx_tensor *weight, const
         fx_module_copy_to(g, path, l->module);
         l->module = fx_module_find(g, path);
         l->node->target = path;
+        read_module(f, l);
     }
-    fx_attr *w = attr_below(l->module, "weight"), *b = attr_below(l->module, "bias");
+    fx_attr *w = l->attr[WEIGHT], *b = l->attr[BIAS];
     fx_attr_set_tensor(w, weight);
     if (b) {
         fx_attr_set_tensor(b, bias);
@@ -326,10 +331,10 @@ static fx_status fuse_one(fuse *f, fx_node *n, bool linear)
 {
     fx_pass_run *run = f->run;
     layer norm, l;
-    if (n->n_operands == 0 || !read_norm(n, &norm))
+    if (n->n_operands == 0 || !read_norm(f, n, &norm))
         return FX_OK;
     fx_node *x = norm.module ? n->operands[0].def : operand_of(&norm, 0), *result = result_of(n);
-    if (!x || x->n_uses != 1 || !result || !read_layer(x, linear, &l))
+    if (!x || x->n_uses != 1 || !result || !read_layer(f, x, linear, &l))
         return FX_OK;
     if (!channels_are_dim_1(x, &l, &norm, linear)) {
         if (!x->type)
@@ -381,7 +386,10 @@ static fx_status fuse_one(fuse *f, fx_node *n, bool linear)
 
 static fx_status fuse_all(fx_pass_run *run, bool linear)
 {
+    static const char *const names[N_TENSORS] = {"weight", "bias", "running_mean", "running_var"};
     fuse f = {.run = run, .g = run->graph};
+    for (int i = 0; i < N_TENSORS; i++)
+        f.names[i] = fx_intern(run->ctx, names[i]);
     for (fx_node *n = run->graph->first, *next; n; n = next) {
         next = n->next;
         if (n->opcode == FX_CALL_MODULE || n->opcode == FX_CALL_FUNCTION)

@@ -8,6 +8,7 @@ struct fx_refs {
     fx_graph *g;
     fx_arena *arena;
     fx_map count;                 /* fx_attr: get_attr nodes; fx_module: call_module and get_attr nodes */
+    size_t n_gets;                /* get_attr nodes of tensors there were; 0: no tensor is in count */
     fx_attr **attrs; size_t n_attrs, cap_attrs;           /* dropped */
     fx_module **modules; size_t n_modules, cap_modules;
 };
@@ -29,8 +30,10 @@ fx_refs *fx_refs_count(fx_graph *g, fx_arena *arena)
     fx_refs *r = FX_NEW(arena, fx_refs);
     r->g = g;
     r->arena = arena;
+    fx_map_reserve(arena, &r->count, g->modules_by_path.n < g->n_nodes ? g->modules_by_path.n : g->n_nodes);
     FX_FOR_NODES(g, n) {
         const void *key = n->opcode == FX_GET_ATTR ? fx_target_attr(n) : NULL;
+        r->n_gets += key != NULL;
         if (!key && (n->opcode == FX_CALL_MODULE || n->opcode == FX_GET_ATTR))
             key = fx_target_module(n);
         if (key)
@@ -56,7 +59,7 @@ size_t fx_refs_of_attr(const fx_refs *r, const fx_attr *a)
 size_t fx_refs_of_module(const fx_refs *r, const fx_module *m)
 {
     size_t n = calls_of(r, m);
-    for (size_t i = 0; i < m->n_attrs; i++)
+    for (size_t i = 0; r->n_gets && i < m->n_attrs; i++)
         n += count_of(r, m->attrs[i]);
     for (size_t i = 0; i < m->n_children; i++) /* layers have none; containers are asked about rarely */
         n += fx_refs_of_module(r, m->children[i]) - calls_of(r, m);
