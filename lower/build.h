@@ -68,10 +68,10 @@ fx_status fx_build_value(fx_build *b, fx_node *n, fx_window *out);
 /* A place for n's result, in its home or in a new buffer; like: dims are laid out in memory in the order of its strides (NULL:
  * row-major). dims of n's type. */
 fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out);
-fx_window fx_build_channels_last(const fx_node *n); /* a pattern for `like` */
+fx_window fx_build_channels_last(fx_build *b, const fx_node *n); /* a pattern for `like` */
 fx_status fx_build_view(fx_build *b, fx_node *n);  /* sets the value of a node of class VIEW (or flip) */
 /* Views v under other sizes; false when strides do not allow it. */
-bool fx_window_reshape(fx_context *ctx, const fx_window *v, int rank, const fx_dim *dims, fx_window *out);
+bool fx_window_reshape(fx_build *b, const fx_window *v, int rank, const fx_dim *dims, fx_window *out);
 /* The value with channels dense (kernels' layout: positive strides, channel stride 1) or row-major dense; copied if need be. */
 fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out);
 fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out);
@@ -80,8 +80,11 @@ fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const 
 /* Data of a constant, f32, dense. FX_ERR_UNSUPPORTED naming `what` when n is not constant or not f32. */
 fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data);
 /* The position of sizes' dims in memory order (largest stride first); n dims. */
-void fx_window_order(const fx_window *v, int *order);
-bool fx_window_is_dense(const fx_window *v);         /* row-major without gaps */
+void fx_window_order(fx_build *b, const fx_window *v, int *order);
+bool fx_window_is_dense(fx_build *b, const fx_window *v); /* row-major without gaps */
+void fx_window_set_dense(fx_build *b, fx_window *v);      /* its strides: row-major without gaps */
+fx_dim fx_window_magnitude(fx_build *b, fx_dim stride);   /* without its sign */
+fx_dim fx_window_count(fx_build *b, const fx_window *v);  /* elements */
 
 /* Tensors a pointwise region may read. */
 enum { FX_MAX_REGION_READS = 20 };
@@ -117,7 +120,7 @@ fx_status fx_build_pad(fx_build *b, fx_node *n);
 /* The expression of node n given those of its tensor operands: get(user, node) gives an operand's, of the operand's dtype. */
 fx_status fx_build_expr(fx_build *b, fx_node *n, const fx_sexpr *(*get)(void *user, fx_node *n), void *user, const fx_sexpr **out);
 
-/* ---- select.c: kernels ---------------------------------------------------------------------------- */
+/* ---- select*.c: kernels --------------------------------------------------------------------------- */
 fx_status fx_build_contraction(fx_build *b, fx_node *root);
 fx_status fx_build_pool(fx_build *b, fx_node *n);
 fx_status fx_build_norm(fx_build *b, fx_node *n);
@@ -130,5 +133,7 @@ fx_step *fx_build_step(fx_build *b, fx_node *at, const char *what);
 const char *fx_build_name(fx_build *b, const fx_node *n); /* a name for what n computes: "layer1_0_conv2" */
 const char *fx_build_dims(fx_build *b, int rank, const fx_dim *dims); /* "1x64x56x56" */
 fx_dim fx_type_count(fx_context *ctx, const fx_type *t);    /* the product of its dims */
+bool fx_build_at_least(fx_build *b, fx_dim d, int64_t v);   /* proved for all values of the symbols */
+fx_symbols fx_build_symbols(const fx_build *b);
 
 #endif

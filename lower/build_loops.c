@@ -17,20 +17,20 @@ static const char *axis_name(int rank, int dim)
     return rank == 4 ? nchw[dim] : rest[dim];
 }
 
-fx_nest fx_nest_make(fx_build *b, int rank, const int64_t *dims, const int *order, int n_accesses, fx_nest_access *accesses)
+fx_nest fx_nest_make(fx_build *b, int rank, const fx_dim *dims, const int *order, int n_accesses, fx_nest_access *accesses)
 {
     fx_nest nest = {0};
-    int64_t merged[MAX_ACCESSES][FX_MAX_RANK];
+    fx_dim merged[MAX_ACCESSES][FX_MAX_RANK];
     for (int i = 0; i < rank; i++) {
         int d = order[i];
-        if (dims[d] == 1)
+        if (fx_dim_is(dims[d], 1))
             continue;
         int last = nest.n - 1;
         bool merges = last >= 0;
         for (int a = 0; merges && a < n_accesses; a++)
-            merges = merged[a][last] == accesses[a].strides[d] * dims[d];
+            merges = fx_dim_equal(merged[a][last], fx_dim_mul(b->ctx, accesses[a].strides[d], dims[d]));
         if (merges) {
-            nest.extent[last] *= dims[d];
+            nest.extent[last] = fx_dim_mul(b->ctx, nest.extent[last], dims[d]);
             nest.hint[last] = "i";
         } else {
             last = nest.n++;
@@ -48,20 +48,22 @@ fx_nest fx_nest_make(fx_build *b, int rank, const int64_t *dims, const int *orde
     return nest;
 }
 
-fx_affine fx_nest_index(const fx_nest *nest, const fx_nest_access *a)
+fx_affine fx_nest_index(fx_build *b, const fx_nest *nest, const fx_nest_access *a)
 {
-    fx_affine f = fx_affine_const(a->offset);
+    fx_affine f = fx_affine_dim(a->offset);
     for (int i = 0; i < nest->n; i++)
-        if (a->strides[i])
-            fx_affine_add(&f, nest->var[i], a->strides[i]);
+        if (!fx_dim_is(a->strides[i], 0))
+            fx_affine_add(b->ctx, &f, nest->var[i], a->strides[i]);
     return f;
 }
 
 fx_stmt *fx_nest_wrap(fx_build *b, const fx_nest *nest, fx_stmt *body)
 {
-    int64_t total = 1;
+    fx_dim count = fx_dim_of(1);
     for (int i = 0; i < nest->n; i++)
-        total *= nest->extent[i];
+        count = fx_dim_mul(b->ctx, count, nest->extent[i]);
+    int64_t least, total; /* the most iterations */
+    fx_dim_bounds(fx_build_symbols(b), count, &least, &total);
     for (int i = nest->n - 1; i >= 0; i--) {
         fx_stmt *loop = fx_stmt_new(b->p, FX_ST_LOOP);
         loop->var = nest->var[i];
@@ -94,7 +96,7 @@ static bool is_number(fx_build *b, fx_node *n, double *v)
         *v = fx_node_float(n, 1);
         return true;
     }
-    if (!fx_build_is_constant(n) || n->type->kind != FX_TYPE_TENSOR || fx_type_numel(n->type) != 1)
+    if (!fx_build_is_constant(n) || n->type->kind != FX_TYPE_TENSOR || !fx_type_is_static(n->type) || fx_type_numel(n->type) != 1)
         return false;
     fx_attr *a = fx_attr_find(b->g, n->target);
     if (!a || fx_tensor_touch(b->ctx, &a->tensor) != FX_OK)
@@ -133,8 +135,8 @@ static fx_status collect_leaves(region *r, fx_node *n)
         fx_window wide = v;
         int rank = r->root->type->rank, shift = rank - v.rank;
         for (int j = 0; j < rank; j++) {
-            bool broadcast = j < shift || v.dims[j - shift] == 1;
-            wide.strides[j] = broadcast ? 0 : v.strides[j - shift];
+            bool broadcast = j < shift || fx_dim_is(v.dims[j - shift], 1);
+            wide.strides[j] = broadcast ? fx_dim_of(0) : v.strides[j - shift];
         }
         r->leaf[k] = d;
         r->access[k] = (fx_nest_access){.buf = v.buf, .offset = v.offset};
@@ -154,7 +156,7 @@ static const fx_sexpr *region_expr(void *user, fx_node *n)
             return fx_s_const(b->p, n->type->dtype, number);
         for (int k = 0; k < r->n_leaves; k++)
             if (r->leaf[k] == n) {
-                fx_affine index = fx_nest_index(&r->nest, &r->access[k]);
+                fx_affine index = fx_nest_index(b, &r->nest, &r->access[k]);
                 return fx_s_load(b->p, r->access[k].buf, &index);
             }
         return fx_s_const(b->p, n->type->dtype, NAN); /* not reached: collect_leaves saw all */
@@ -210,8 +212,7 @@ static const fx_window *layout_model(fx_build *b, const region *r, fx_window *mo
             continue;
         *model = b->value[d->id];
         for (int i = 0; i < model->rank; i++)
-            if (model->strides[i] < 0)
-                model->strides[i] = -model->strides[i];
+            model->strides[i] = fx_window_magnitude(b, model->strides[i]);
         return model;
     }
     return NULL;
@@ -221,16 +222,18 @@ static const fx_window *layout_model(fx_build *b, const region *r, fx_window *mo
 static void allow_overlay(fx_build *b, const region *r, const fx_window *out)
 {
     fx_buf *to = &b->p->bufs[out->buf];
-    int64_t numel = fx_type_numel(r->root->type);
-    if (to->kind != FX_BUF_ARENA || to->numel != numel)
+    fx_dim numel = fx_type_count(b->ctx, r->root->type);
+    if (to->kind != FX_BUF_ARENA || !fx_dim_equal(to->numel, numel))
         return;
     const fx_nest_access *w = &r->access[r->n_leaves];
     for (int k = 0; k < r->n_leaves; k++) {
         const fx_nest_access *a = &r->access[k];
         const fx_buf *from = &b->p->bufs[a->buf];
-        if (from->kind != FX_BUF_ARENA || from->numel != numel || from->dtype != to->dtype || a->offset != w->offset)
+        if (from->kind != FX_BUF_ARENA || !fx_dim_equal(from->numel, numel) || from->dtype != to->dtype || !fx_dim_equal(a->offset, w->offset))
             continue;
-        bool same = memcmp(a->strides, w->strides, sizeof(int64_t) * (size_t)r->nest.n) == 0;
+        bool same = true;
+        for (int j = 0; same && j < r->nest.n; j++)
+            same = fx_dim_equal(a->strides[j], w->strides[j]);
         for (int j = 0; same && j < r->n_leaves; j++)
             same = j == k || r->access[j].buf != a->buf;
         if (same) {
@@ -251,13 +254,13 @@ fx_status fx_build_pointwise(fx_build *b, fx_node *root)
     memcpy(r.access[r.n_leaves].strides, out.strides, sizeof out.strides);
     fx_step *step = fx_build_step(b, root, region_title(b, root));
     int order[FX_MAX_RANK];
-    fx_window_order(&out, order);
+    fx_window_order(b, &out, order);
     r.nest = fx_nest_make(b, out.rank, out.dims, order, r.n_leaves + 1, r.access);
     const fx_sexpr *e = region_expr(&r, root);
     FX_TRY(r.status);
     fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
     store->buf = out.buf;
-    store->index = fx_nest_index(&r.nest, &r.access[r.n_leaves]);
+    store->index = fx_nest_index(b, &r.nest, &r.access[r.n_leaves]);
     store->value = e;
     *r.tail = store;
     step->body = fx_nest_wrap(b, &r.nest, r.first);
@@ -296,6 +299,15 @@ static fx_stmt **fold_loop(fx_build *b, const fx_nest *inner, int acc, double st
     return &loops->next;
 }
 
+/* A size as a float. */
+static const fx_sexpr *dim_value(fx_build *b, fx_dim d)
+{
+    if (fx_dim_known(d))
+        return fx_s_const(b->p, FX_F32, (double)d.value);
+    fx_affine f = fx_affine_dim(d);
+    return fx_s_cast(b->p, FX_F32, fx_s_index(b->p, &f));
+}
+
 fx_status fx_build_reduction(fx_build *b, fx_node *n)
 {
     fx_opid op = n->op->id;
@@ -315,13 +327,13 @@ fx_status fx_build_reduction(fx_build *b, fx_node *n)
     FX_TRY(fx_build_place(b, n, NULL, &out));
     /* Two nests: over what stays (x and the result move), and inside over what goes (only x moves). */
     fx_nest_access outer[2] = {{.buf = x.buf, .offset = x.offset}, {.buf = out.buf, .offset = out.offset}}, inner[1] = {{.buf = x.buf}};
-    int64_t kept_dims[FX_MAX_RANK], gone_dims[FX_MAX_RANK], count = 1;
+    fx_dim kept_dims[FX_MAX_RANK], gone_dims[FX_MAX_RANK], count = fx_dim_of(1);
     int kept = 0, gone = 0, order[FX_MAX_RANK];
     for (int i = 0, o = 0; i < x.rank; i++) {
         if (reduced[i]) {
             inner[0].strides[gone] = x.strides[i];
             gone_dims[gone++] = x.dims[i];
-            count *= x.dims[i];
+            count = fx_dim_mul(b->ctx, count, x.dims[i]);
             o += keepdim;
         } else {
             outer[0].strides[kept] = x.strides[i];
@@ -330,16 +342,17 @@ fx_status fx_build_reduction(fx_build *b, fx_node *n)
         }
     }
     const char *name = strchr(n->op->name, '.') + 1;
-    fx_step *step = fx_build_step(b, n, fx_arena_printf(b->scratch, "%.*s over %lld", (int)strcspn(name, "."), name, (long long)count));
+    fx_step *step = fx_build_step(b, n, fx_arena_printf(b->scratch, "%.*s over %s", (int)strcspn(name, "."), name, fx_build_dims(b, 1, &count)));
     for (int i = 0; i < FX_MAX_RANK; i++)
         order[i] = i;
     fx_nest over = fx_nest_make(b, kept, kept_dims, order, 2, outer);
     fx_window gone_value = {.rank = gone};
     memcpy(gone_value.dims, gone_dims, sizeof gone_dims);
     memcpy(gone_value.strides, inner[0].strides, sizeof inner[0].strides);
-    fx_window_order(&gone_value, order);
+    fx_window_order(b, &gone_value, order);
     fx_nest in = fx_nest_make(b, gone, gone_dims, order, 1, inner);
-    fx_affine base = fx_nest_index(&over, &outer[0]), moving = fx_nest_index(&in, &inner[0]), index = fx_affine_sum(&base, &moving);
+    fx_affine base = fx_nest_index(b, &over, &outer[0]), moving = fx_nest_index(b, &in, &inner[0]);
+    fx_affine index = fx_affine_sum(b->ctx, &base, &moving);
     const fx_sexpr *load = fx_s_load(b->p, x.buf, &index), *result;
     fx_stmt *first = NULL, **tail = &first;
     int acc = b->n_locals++;
@@ -349,7 +362,7 @@ fx_status fx_build_reduction(fx_build *b, fx_node *n)
     tail = fold_loop(b, &in, acc, start, fx_s_op(b->p, max ? FX_S_max : min ? FX_S_min : FX_S_add, FX_F32, a, load, NULL), tail);
     result = a;
     if (op == FX_OP_mean_dim || op == FX_OP_var_correction)
-        result = fx_s_op(b->p, FX_S_div, FX_F32, a, fx_s_const(b->p, FX_F32, (double)count), NULL);
+        result = fx_s_op(b->p, FX_S_div, FX_F32, a, dim_value(b, count), NULL);
     if (op == FX_OP_var_correction) {
         fx_stmt *mean = fx_stmt_new(b->p, FX_ST_LOCAL);
         mean->local = b->n_locals++;
@@ -359,19 +372,24 @@ fx_status fx_build_reduction(fx_build *b, fx_node *n)
         fx_nest again = in;
         for (int i = 0; i < again.n; i++)
             again.var[i] = b->n_vars++;
-        fx_affine move2 = fx_nest_index(&again, &inner[0]), index2 = fx_affine_sum(&base, &move2);
+        fx_affine move2 = fx_nest_index(b, &again, &inner[0]), index2 = fx_affine_sum(b->ctx, &base, &move2);
         const fx_sexpr *d = fx_s_op(b->p, FX_S_sub, FX_F32, fx_s_load(b->p, x.buf, &index2), fx_s_local(b->p, mean->local, FX_F32), NULL);
         int sum = b->n_locals++;
         const fx_sexpr *s = fx_s_local(b->p, sum, FX_F32);
         const fx_sexpr *square = fx_s_op(b->p, FX_S_mul, FX_F32, d, d, NULL);
         tail = fold_loop(b, &again, sum, 0, fx_s_op(b->p, FX_S_add, FX_F32, s, square, NULL), tail);
         int p = fx_node_param(n, "correction");
-        double correction = fx_node_is_none(n, p) ? 1 : fx_node_float(n, p), by = (double)count - correction;
-        result = fx_s_op(b->p, FX_S_div, FX_F32, s, fx_s_const(b->p, FX_F32, by > 0 ? by : 0), NULL);
+        double correction = fx_node_is_none(n, p) ? 1 : fx_node_float(n, p), by = (double)count.value - correction;
+        const fx_sexpr *divisor = fx_s_const(b->p, FX_F32, by > 0 ? by : 0);
+        if (!fx_dim_known(count)) {
+            divisor = fx_s_op(b->p, FX_S_sub, FX_F32, dim_value(b, count), fx_s_const(b->p, FX_F32, correction), NULL);
+            divisor = fx_s_op(b->p, FX_S_max, FX_F32, divisor, fx_s_const(b->p, FX_F32, 0), NULL);
+        }
+        result = fx_s_op(b->p, FX_S_div, FX_F32, s, divisor, NULL);
     }
     fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
     store->buf = out.buf;
-    store->index = fx_nest_index(&over, &outer[1]);
+    store->index = fx_nest_index(b, &over, &outer[1]);
     store->value = result;
     *tail = store;
     step->body = fx_nest_wrap(b, &over, first);
@@ -382,19 +400,19 @@ fx_status fx_build_reduction(fx_build *b, fx_node *n)
 /* ---- concatenation and padding ------------------------------------------------------------------------- */
 
 /* A window of v that has the dims of `part`, starting at `start` of dim d. */
-static fx_window window(const fx_window *v, const fx_window *part, int d, int64_t start)
+static fx_window window(fx_build *b, const fx_window *v, const fx_window *part, int d, fx_dim start)
 {
     fx_window w = *v;
     memcpy(w.dims, part->dims, sizeof w.dims);
-    w.offset += start * v->strides[d];
+    w.offset = fx_dim_add(b->ctx, v->offset, fx_dim_mul(b->ctx, start, v->strides[d]));
     return w;
 }
 
 static bool same_place(const fx_window *a, const fx_window *b)
 {
-    bool same = a->buf == b->buf && a->offset == b->offset;
+    bool same = a->buf == b->buf && fx_dim_equal(a->offset, b->offset);
     for (int i = 0; same && i < a->rank; i++)
-        same = a->dims[i] == 1 || a->strides[i] == b->strides[i];
+        same = fx_dim_is(a->dims[i], 1) || fx_dim_equal(a->strides[i], b->strides[i]);
     return same;
 }
 
@@ -408,20 +426,20 @@ fx_status fx_build_cat(fx_build *b, fx_node *n)
     int d = (int)(d64 < 0 ? d64 + rank : d64);
     fx_window out = b->value[n->id], first;
     if (out.buf < 0) {
-        fx_window pattern = fx_build_channels_last(n);
+        fx_window pattern = fx_build_channels_last(b, n);
         FX_TRY(fx_build_value(b, parts[0], &first));
         bool like_first = first.rank == rank && !fx_build_is_constant(parts[0]);
         FX_TRY(fx_build_place(b, n, b->home[n->id].cat || rank == 4 ? &pattern : like_first ? &first : NULL, &out));
     }
     b->value[n->id] = out;
-    int64_t at = 0;
+    fx_dim at = fx_dim_of(0);
     for (int i = 0; i < count; i++) {
         fx_window part;
         FX_TRY(fx_build_value(b, parts[i], &part));
-        if (part.rank == 1 && part.dims[0] == 0 && rank != 1)
+        if (part.rank == 1 && fx_dim_is(part.dims[0], 0) && rank != 1)
             continue; /* torch skips such empty tensors */
-        fx_window dst = window(&out, &part, d, at);
-        at += part.dims[d];
+        fx_window dst = window(b, &out, &part, d, at);
+        at = fx_dim_add(b->ctx, at, part.dims[d]);
         if (same_place(&part, &dst))
             continue;
         const char *name = fx_arena_printf(b->scratch, "%s_part%d", fx_build_name(b, n), i);
@@ -444,11 +462,11 @@ fx_status fx_build_pad(fx_build *b, fx_node *n)
     fx_nest_access acc = {.buf = out.buf, .offset = out.offset};
     memcpy(acc.strides, out.strides, sizeof out.strides);
     int order[FX_MAX_RANK];
-    fx_window_order(&out, order);
+    fx_window_order(b, &out, order);
     fx_nest nest = fx_nest_make(b, out.rank, out.dims, order, 1, &acc);
     fx_stmt *fill = fx_stmt_new(b->p, FX_ST_STORE);
     fill->buf = out.buf;
-    fill->index = fx_nest_index(&nest, &acc);
+    fill->index = fx_nest_index(b, &nest, &acc);
     fill->value = fx_s_const(b->p, out.dtype, fx_node_float(n, 2));
     step->body = fx_nest_wrap(b, &nest, fill);
     fx_window src = v, dst = out;
@@ -457,15 +475,15 @@ fx_status fx_build_pad(fx_build *b, fx_node *n)
         int k = 2 * (v.rank - 1 - i);
         int64_t before = k < count ? pad[k] : 0, after = k + 1 < count ? pad[k + 1] : 0;
         if (before < 0) {
-            src.offset -= before * v.strides[i];
-            src.dims[i] += before;
+            src.offset = fx_dim_add(b->ctx, src.offset, fx_dim_scale(b->ctx, v.strides[i], -before));
+            src.dims[i] = fx_dim_plus(b->ctx, src.dims[i], before);
         } else {
-            dst.offset += before * out.strides[i];
+            dst.offset = fx_dim_add(b->ctx, dst.offset, fx_dim_scale(b->ctx, out.strides[i], before));
         }
         if (after < 0)
-            src.dims[i] += after;
+            src.dims[i] = fx_dim_plus(b->ctx, src.dims[i], after);
         dst.dims[i] = src.dims[i];
-        empty = empty || src.dims[i] <= 0;
+        empty = empty || (fx_dim_known(src.dims[i]) && src.dims[i].value <= 0);
     }
     b->value[n->id] = out;
     if (empty)
