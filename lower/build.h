@@ -89,7 +89,7 @@ fx_dim fx_window_count(fx_build *b, const fx_window *v);  /* elements */
 /* Tensors a pointwise region may read. */
 enum { FX_MAX_REGION_READS = 20 };
 
-/* ---- build_loops.c: loop nests: pointwise, reductions, cat, pad ---------------------------------- */
+/* ---- build_loops.c: loop nests -------------------------------------------------------------------- */
 
 /* An access of a nest: strides by the nest's dims. */
 typedef struct fx_nest_access {
@@ -110,6 +110,8 @@ typedef struct fx_nest {
 fx_nest fx_nest_make(fx_build *b, int rank, const fx_dim *dims, const int *order, int n_accesses, fx_nest_access *accesses);
 fx_affine fx_nest_index(fx_build *b, const fx_nest *nest, const fx_nest_access *a);
 fx_stmt *fx_nest_wrap(fx_build *b, const fx_nest *nest, fx_stmt *body); /* body inside the loops */
+
+/* ---- build_pointwise.c, build_reduce.c, build_join.c ------------------------------------------------- */
 fx_status fx_build_pointwise(fx_build *b, fx_node *root);
 fx_status fx_build_reduction(fx_build *b, fx_node *n);
 fx_status fx_build_cat(fx_build *b, fx_node *n);
