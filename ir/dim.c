@@ -87,7 +87,9 @@ fx_dim fx_dim_mul(fx_context *ctx, fx_dim a, fx_dim b)
         a = b;
         b = t;
     }
-    if (a.sym && a.sym->kind == FX_SYM_ADD && b.sym) {
+    /* Products that no sizes have stay as they are, so that no text can make one grow without bound. */
+    int n_b = b.sym && b.sym->kind == FX_SYM_ADD ? b.sym->n : 1;
+    if (a.sym && a.sym->kind == FX_SYM_ADD && b.sym && a.sym->n * n_b <= 256) {
         fx_dim sum = fx_dim_of(0);
         for (int i = 0; i < a.sym->n; i++)
             sum = fx_dim_add(ctx, sum, fx_dim_mul(ctx, fx_dim_sym(a.sym->args[i]), b));

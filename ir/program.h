@@ -205,6 +205,10 @@ typedef struct fx_program {
 fx_symbols fx_program_symbols(const fx_program *p);
 /* Bytes of the arena for values of the symbols (by position; NULL without symbols), and where each buffer lies (offsets[id], may be NULL). */
 bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size, uint64_t *offsets);
+/* Adds a limit for each integer field of a kernel call that the symbols' ranges do not keep within int32_t. Idempotent. */
+void fx_program_limits(fx_program *p);
+/* A program without symbols that is p at these values of them; false when a size cannot be computed (or is negative). */
+bool fx_program_bind(fx_program *p, const int64_t *values, fx_program **out);
 
 /* ---- program.c: building ------------------------------------------------------------------------------- */
 fx_program *fx_program_new(fx_context *ctx, const char *name, const fx_target *target);
@@ -216,6 +220,8 @@ fx_affine fx_affine_dim(fx_dim base);
 void fx_affine_add(fx_context *ctx, fx_affine *a, int var, fx_dim coef); /* merges equal variables */
 fx_affine fx_affine_sum(fx_context *ctx, const fx_affine *a, const fx_affine *b);
 bool fx_affine_is_static(const fx_affine *a);                         /* all coefficients are numbers */
+bool fx_affine_equal(const fx_affine *a, const fx_affine *b);
+fx_dim fx_affine_coef(const fx_affine *a, int var);                   /* 0 when var is not in it */
 fx_sexpr *fx_s_const(fx_program *p, fx_dtype dtype, double v);
 fx_sexpr *fx_s_int(fx_program *p, fx_dtype dtype, int64_t v);         /* an integer constant, exact */
 fx_sexpr *fx_s_load(fx_program *p, int buf, const fx_affine *index);  /* of the buffer's dtype */
