@@ -204,7 +204,7 @@ fx_dim fx_dim_mod(fx_context *ctx, fx_dim a, fx_dim b)
 /* ---- values and bounds ----------------------------------------------------------------------------------------- */
 
 /* INT64_MIN and INT64_MAX stand for no bound. */
-static bool finite(int64_t v)
+static bool is_bounded(int64_t v)
 {
     return v != INT64_MIN && v != INT64_MAX;
 }
@@ -218,23 +218,23 @@ static int64_t times(int64_t a, int64_t b)
 {
     if (a == 0 || b == 0)
         return 0;
-    if (!finite(a) || !finite(b))
+    if (!is_bounded(a) || !is_bounded(b))
         return (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
     return clip((__int128)a * b);
 }
 
 static int64_t plus(int64_t a, int64_t b)
 {
-    if (!finite(a))
+    if (!is_bounded(a))
         return a;
-    return finite(b) ? clip((__int128)a + b) : b;
+    return is_bounded(b) ? clip((__int128)a + b) : b;
 }
 
 static int64_t floor_of(int64_t a, int64_t b)
 {
-    if (!finite(a))
+    if (!is_bounded(a))
         return a;
-    if (!finite(b))
+    if (!is_bounded(b))
         return a < 0 ? -1 : 0;
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
@@ -312,7 +312,7 @@ static void bounds(fx_symbols symbols, const fx_sym *s, int64_t *lo, int64_t *hi
         int64_t up = s->kind == FX_SYM_CEILDIV;
         *lo = floor_of(l, l >= 0 ? bh : bl);
         *hi = floor_of(h, h >= 0 ? bl : bh);
-        if (up && finite(*hi))
+        if (up && is_bounded(*hi))
             ++*hi;
         return;
     }
@@ -508,9 +508,9 @@ static bool prove(const proof *f, poly *p, int k, int *budget)
     int64_t lo, hi;
     bounds(f->symbols, f->atom[k], &lo, &hi);
     poly next;
-    if (finite(lo) && shift(p, k, lo, false, &next) && prove(f, &next, k + 1, budget))
+    if (is_bounded(lo) && shift(p, k, lo, false, &next) && prove(f, &next, k + 1, budget))
         return true;
-    return finite(hi) && shift(p, k, hi, true, &next) && prove(f, &next, k + 1, budget);
+    return is_bounded(hi) && shift(p, k, hi, true, &next) && prove(f, &next, k + 1, budget);
 }
 
 bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v)

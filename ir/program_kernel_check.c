@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ir/lex.h"
-#include "ir/verify.h"
+#include "ir/program_check.h"
 
 static fx_dim field(const fx_call_stmt *call, const char *name)
 {

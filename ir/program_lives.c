@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/verify.h"
+#include "ir/program_check.h"
 
 enum { ALIGN = 64 };
 

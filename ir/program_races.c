@@ -6,7 +6,7 @@
  * does not race. */
 #include <stdlib.h>
 
-#include "ir/verify.h"
+#include "ir/program_check.h"
 
 const char *fx_check_loop_kind(fx_loop_kind kind)
 {

@@ -1,11 +1,11 @@
 /* ir/program_verify.c: what every loop program must keep to: names, types, scopes, nesting. Kernel calls, races and memory: the other
- * files of ir/verify.h. Shares no code with the passes that make programs.
+ * files of ir/program_check.h. Shares no code with the passes that make programs.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/lex.h"
-#include "ir/verify.h"
+#include "ir/program_check.h"
 
 /* Findings after this many are counted, not told. */
 enum { MOST_FINDINGS = 20, MOST_ON_STACK = 1 << 18 };
