@@ -210,6 +210,10 @@ fx_status fx_infer_set(fx_infer *c, fx_dtype dtype, int rank, const fx_dim *dims
         return fx_infer_refuse(c, "expected a result of rank at most %d, got %d", FX_MAX_RANK, rank);
     int64_t numel = 1;
     for (int i = 0; i < rank; i++) {
+        /* Arithmetic that leaves 64 bits is kept as text; without a symbol in it, it was of numbers. */
+        if (dims[i].sym && dims[i].sym->kind == FX_SYM_OPAQUE && strpbrk(dims[i].sym->name, "0123456789") &&
+            dims[i].sym->name[strspn(dims[i].sym->name, "0123456789+-*/%() ")] == 0)
+            return fx_infer_fail(c, "the result's number of elements overflows");
         if (dims[i].sym || dims[i].value == 0)
             continue;
         if (dims[i].value < 0)
