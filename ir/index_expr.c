@@ -369,12 +369,14 @@ static const fx_ix *turned(const fx_imaps *m, const fx_ix_space *s, const fx_ix 
 static const fx_ix *nested(const fx_imaps *m, const fx_ix_space *s, const fx_ix *x, fx_dim div, fx_dim mod)
 {
     const fx_ix_term *t = x->term;
-    if (x->n != 1 || t->var >= 0 || !fx_dim_is(x->base, 0) || !fx_dim_is(t->coef, 1))
+    if (x->n != 1 || t->var >= 0 || !fx_dim_is(t->coef, 1))
         return NULL;
     fx_dim d = fx_dim_mul(m->ctx, t->div, div), left;
-    if (fx_dim_is(t->mod, 0))
-        return digit(m, s, t->of, d, mod);
-    if (!fx_dim_divide(m->ctx, t->mod, div, &left))
+    if (fx_dim_is(t->mod, 0)) {
+        fx_ix base = {.base = fx_dim_mul(m->ctx, x->base, t->div)};
+        return digit(m, s, sum_of(m, s, t->of, fx_dim_of(1), &base, fx_dim_of(1)), d, mod);
+    }
+    if (!fx_dim_is(x->base, 0) || !fx_dim_divide(m->ctx, t->mod, div, &left))
         return NULL;
     if (fx_dim_is(mod, 0))
         return digit(m, s, t->of, d, left);
@@ -473,6 +475,11 @@ const fx_ix *fx_ix_add(const fx_imaps *m, const fx_ix_space *s, const fx_ix *a, 
 const fx_ix *fx_ix_scale(const fx_imaps *m, const fx_ix_space *s, const fx_ix *a, fx_dim factor)
 {
     return sum_of(m, s, a, factor, NULL, factor);
+}
+
+const fx_ix *fx_ix_digit(const fx_imaps *m, const fx_ix_space *s, const fx_ix *a, fx_dim div, fx_dim mod)
+{
+    return digit(m, s, a, div, mod);
 }
 
 const fx_ix *fx_ix_floordiv(const fx_imaps *m, const fx_ix_space *s, const fx_ix *a, fx_dim by)

@@ -139,7 +139,7 @@ const fx_imap *fx_imap_reshape(const fx_imaps *m, int rank, const fx_dim *dims, 
 
 const fx_imap *fx_imap_permute(const fx_imaps *m, int rank, const fx_dim *dims, const int *order)
 {
-    fx_dim out[FX_MAX_RANK];
+    fx_dim out[FX_MAX_RANK] = {{0}};
     for (int i = 0; i < rank; i++)
         out[i] = dims[order[i]];
     making k = make(m, rank, out);
@@ -161,7 +161,7 @@ const fx_imap *fx_imap_slice(const fx_imaps *m, int rank, const fx_dim *dims, in
 
 const fx_imap *fx_imap_select(const fx_imaps *m, int rank, const fx_dim *dims, int dim, fx_dim index)
 {
-    fx_dim out[FX_MAX_RANK];
+    fx_dim out[FX_MAX_RANK] = {{0}};
     for (int i = 0; i < rank - 1; i++)
         out[i] = dims[i + (i >= dim)];
     making k = make(m, rank - 1, out);
@@ -193,7 +193,7 @@ const fx_imap *fx_imap_flip(const fx_imaps *m, int rank, const fx_dim *dims, uns
 const fx_imap *fx_imap_pad(const fx_imaps *m, int rank, const fx_dim *dims, const fx_dim *before, const fx_dim *after)
 {
     const fx_dim zero = fx_dim_of(0);
-    fx_dim out[FX_MAX_RANK];
+    fx_dim out[FX_MAX_RANK] = {{0}};
     for (int i = 0; i < rank; i++)
         out[i] = later(m, fx_dim_add(m->ctx, fx_dim_add(m->ctx, dims[i], before[i]), after[i]), zero);
     making k = make(m, rank, out);
@@ -237,7 +237,7 @@ const fx_imap *fx_imap_cat(const fx_imaps *m, int rank, const fx_dim *dims, int 
 
 const fx_imap *fx_imap_repeat(const fx_imaps *m, int rank, const fx_dim *dims, int out_rank, const fx_dim *times)
 {
-    fx_dim out[FX_MAX_RANK];
+    fx_dim out[FX_MAX_RANK] = {{0}};
     for (int i = 0; i < out_rank; i++)
         out[i] = i < out_rank - rank ? times[i] : fx_dim_mul(m->ctx, times[i], dims[i - (out_rank - rank)]);
     making k = make(m, out_rank, out);
@@ -264,7 +264,7 @@ const fx_imap *fx_imap_roll(const fx_imaps *m, int rank, const fx_dim *dims, int
 
 const fx_imap *fx_imap_unfold(const fx_imaps *m, int rank, const fx_dim *dims, int dim, fx_dim size, fx_dim step)
 {
-    fx_dim out[FX_MAX_RANK + 1];
+    fx_dim out[FX_MAX_RANK + 1] = {{0}};
     memcpy(out, dims, sizeof *out * (size_t)rank);
     out[dim] = fx_dim_plus(m->ctx, fx_dim_floordiv(m->ctx, fx_dim_sub(m->ctx, dims[dim], size), step), 1);
     out[rank] = size;
@@ -277,7 +277,7 @@ const fx_imap *fx_imap_unfold(const fx_imaps *m, int rank, const fx_dim *dims, i
 
 const fx_imap *fx_imap_diagonal(const fx_imaps *m, int rank, const fx_dim *dims, int64_t offset, int dim1, int dim2, fx_dim length)
 {
-    fx_dim out[FX_MAX_RANK];
+    fx_dim out[FX_MAX_RANK] = {{0}};
     int at[FX_MAX_RANK], n = 0;
     for (int i = 0; i < rank; i++)
         if (i != dim1 && i != dim2) {
@@ -373,10 +373,15 @@ const fx_imap *fx_imap_compose(const fx_imaps *m, const fx_imap *outer, int sour
             if (p.source == -2)
                 continue;
             fx_ix_space s = space_of(&k, &p);
+            const fx_ix *same[FX_MAX_RANK], *to[FX_MAX_RANK];
+            for (int d = 0; d < outer->rank; d++)
+                same[d] = just(&k, d);
+            for (int d = 0; d < inner->rank; d++) /* the box may be smaller now */
+                to[d] = fx_ix_replace(m, &s, a->index[d], same);
             p.source = b->source < 0 ? -1 : b->source + shift;
             p.rank = b->rank;
             for (int d = 0; d < b->rank; d++) {
-                p.index[d] = fx_ix_replace(m, &s, b->index[d], a->index);
+                p.index[d] = fx_ix_replace(m, &s, b->index[d], to);
                 if (fx_ix_size(p.index[d]) >= FX_IX_MOST)
                     return NULL;
             }
@@ -425,7 +430,7 @@ const fx_ix *fx_ix_within(const fx_imaps *m, int rank, const fx_dim *lo, const f
 const fx_imap *fx_imap_part(const fx_imaps *m, const fx_imap *map, int at)
 {
     const fx_imap_piece *from = &map->piece[at];
-    fx_dim size[FX_MAX_RANK];
+    fx_dim size[FX_MAX_RANK] = {{0}};
     for (int i = 0; i < map->rank; i++)
         size[i] = fx_dim_sub(m->ctx, from->hi[i], from->lo[i]);
     making k = make(m, map->rank, size);

@@ -60,6 +60,14 @@ static fx_status need_dim(reader *r, const fx_ix *x, const char *what, fx_dim *o
     return FX_OK;
 }
 
+static fx_status need_divisor(reader *r, const fx_ix *x, fx_dim *out)
+{
+    FX_TRY(need_dim(r, x, "a divisor", out));
+    if (fx_dim_known(*out) && out->value < 1)
+        return fx_lex_error(&r->lx, "a divisor is positive, got %lld", (long long)out->value);
+    return FX_OK;
+}
+
 static fx_status read_call(reader *r, const char *name, const fx_ix **out)
 {
     static const struct { const char *name; fx_sym_kind kind; } calls[] = {
@@ -139,17 +147,21 @@ static fx_status read_product(reader *r, const fx_ix **out)
             *out = fx_ix_scale(r->m, &r->space, x, d);
             continue;
         }
-        FX_TRY(need_dim(r, by, power ? "an exponent" : "a divisor", &d));
         if (power) {
             fx_dim of;
+            FX_TRY(need_dim(r, by, "an exponent", &d));
             FX_TRY(need_dim(r, *out, "a power", &of));
             const fx_sym *args[2] = {fx_dim_as_sym(r->m->ctx, of), fx_dim_as_sym(r->m->ctx, d)};
             *out = fx_ix_const(r->m, fx_dim_sym(fx_sym_make(r->m->ctx, FX_SYM_POW, 2, args)));
             continue;
         }
-        if (fx_dim_known(d) && d.value < 1)
-            return fx_lex_error(lx, "a divisor is positive, got %lld", (long long)d.value);
-        if ((*out)->n)
+        FX_TRY(need_divisor(r, by, &d));
+        fx_dim mod;
+        if ((*out)->n && div && fx_lex_accept(lx, "%")) { /* one digit, as printed */
+            FX_TRY(read_atom(r, &by));
+            FX_TRY(need_divisor(r, by, &mod));
+            *out = fx_ix_digit(r->m, &r->space, *out, d, mod);
+        } else if ((*out)->n)
             *out = div ? fx_ix_floordiv(r->m, &r->space, *out, d) : fx_ix_mod(r->m, &r->space, *out, d);
         else
             *out = fx_ix_const(r->m, div ? fx_dim_floordiv(r->m->ctx, (*out)->base, d) : fx_dim_mod(r->m->ctx, (*out)->base, d));
