@@ -204,15 +204,24 @@ fx_dtype fx_infer_dtype(const fx_infer *c, int param, fx_dtype otherwise)
 }
 
 /* Sets a tensor result after checking that it can exist: no negative size, at most 2^60 elements. */
+/* Arithmetic that leaves 64 bits is kept as text; without a symbol in it, it was of numbers. */
+static bool overflowed(fx_infer *c, fx_dim d)
+{
+    if (!d.sym)
+        return false;
+    fx_text t;
+    fx_text_init(&t, fx_context_arena(c->ctx));
+    fx_sym_print(&t, d.sym);
+    return t.data[strspn(t.data, "0123456789+-*/%() ")] == 0;
+}
+
 fx_status fx_infer_set(fx_infer *c, fx_dtype dtype, int rank, const fx_dim *dims)
 {
     if (rank > FX_MAX_RANK)
         return fx_infer_refuse(c, "expected a result of rank at most %d, got %d", FX_MAX_RANK, rank);
     int64_t numel = 1;
     for (int i = 0; i < rank; i++) {
-        /* Arithmetic that leaves 64 bits is kept as text; without a symbol in it, it was of numbers. */
-        if (dims[i].sym && dims[i].sym->kind == FX_SYM_OPAQUE && strpbrk(dims[i].sym->name, "0123456789") &&
-            dims[i].sym->name[strspn(dims[i].sym->name, "0123456789+-*/%() ")] == 0)
+        if (overflowed(c, dims[i]))
             return fx_infer_fail(c, "the result's number of elements overflows");
         if (dims[i].sym || dims[i].value == 0)
             continue;
