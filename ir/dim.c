@@ -425,6 +425,14 @@ static bool add_term(poly *p, term t)
     return true;
 }
 
+static void insert_atom(term *t, int k)
+{
+    int at = t->n++;
+    for (; at > 0 && t->atom[at - 1] > k; at--)
+        t->atom[at] = t->atom[at - 1];
+    t->atom[at] = k;
+}
+
 static bool add_atom(proof *f, term *t, const fx_sym *s)
 {
     int k = 0;
@@ -434,10 +442,7 @@ static bool add_atom(proof *f, term *t, const fx_sym *s)
         return false;
     if (k == f->n_atoms)
         f->atom[f->n_atoms++] = s;
-    int at = t->n++;
-    for (; at > 0 && t->atom[at - 1] > k; at--)
-        t->atom[at] = t->atom[at - 1];
-    t->atom[at] = k;
+    insert_atom(t, k);
     return true;
 }
 
@@ -477,10 +482,7 @@ static bool shift(poly *p, int k, int64_t end, bool down, poly *out)
                 t.coef *= end;
             }
             for (int e = 0; e < power; e++) {
-                int at = t.n++;
-                for (; at > 0 && t.atom[at - 1] > k; at--)
-                    t.atom[at] = t.atom[at - 1];
-                t.atom[at] = k;
+                insert_atom(&t, k);
             }
             if (!add_term(out, t))
                 return false;
@@ -513,9 +515,75 @@ static bool prove(const proof *f, poly *p, int k, int *budget)
     return is_bounded(hi) && shift(p, k, hi, true, &next) && prove(f, &next, k + 1, budget);
 }
 
+static bool read_poly(proof *f, const fx_sym *s, poly *p)
+{
+    bool sum = s->kind == FX_SYM_ADD;
+    const fx_sym *const *terms = sum ? s->args : &s;
+    p->n = 0;
+    for (int i = 0; i < (sum ? s->n : 1); i++) {
+        term t;
+        if (!read_term(f, terms[i], &t) || !add_term(p, t))
+            return false;
+    }
+    return true;
+}
+
+/* by * (a // by) is a - a % by, where the rest is within [0, by): with that in place of the quotient, by how much the last window
+ * of a strided one falls short is bounded. True when a quotient was replaced. */
+static bool replace_quotient(fx_context *ctx, proof *f, poly *p)
+{
+    for (int k = 0; k < f->n_atoms; k++) {
+        const fx_sym *q = f->atom[k];
+        if ((q->kind != FX_SYM_FLOORDIV && q->kind != FX_SYM_CEILDIV) || q->args[1]->kind != FX_SYM_INT || q->args[1]->value < 1)
+            continue;
+        int64_t by = q->args[1]->value;
+        bool up = q->kind == FX_SYM_CEILDIV, fits = true, found = false;
+        for (int i = 0; i < p->n; i++) {
+            int times = 0;
+            for (int j = 0; j < p->t[i].n; j++)
+                times += p->t[i].atom[j] == k;
+            fits &= times == 0 || (times == 1 && p->t[i].coef % by == 0);
+            found |= times != 0;
+        }
+        if (!fits || !found)
+            continue;
+        fx_dim a = fx_dim_sym(q->args[0]), m = fx_dim_mod(ctx, up ? fx_dim_scale(ctx, a, -1) : a, fx_dim_of(by));
+        poly whole, out;
+        out.n = 0;
+        if (!read_poly(f, fx_dim_as_sym(ctx, up ? fx_dim_add(ctx, a, m) : fx_dim_sub(ctx, a, m)), &whole))
+            continue;
+        for (int i = 0; i < p->n && fits; i++) {
+            term rest = p->t[i];
+            int at = 0;
+            while (at < rest.n && rest.atom[at] != k)
+                at++;
+            if (at == rest.n) {
+                fits = add_term(&out, rest);
+                continue;
+            }
+            rest.n--;
+            memmove(&rest.atom[at], &rest.atom[at + 1], sizeof(int) * (size_t)(rest.n - at));
+            rest.coef /= by;
+            for (int w = 0; w < whole.n && fits; w++) {
+                term t = rest;
+                fits = t.n + whole.t[w].n <= MAX_FACTORS && whole.t[w].coef < ((__int128)1 << 62) && whole.t[w].coef > -((__int128)1 << 62) &&
+                       t.coef < ((__int128)1 << 62) && t.coef > -((__int128)1 << 62);
+                for (int j = 0; fits && j < whole.t[w].n; j++)
+                    insert_atom(&t, whole.t[w].atom[j]);
+                t.coef *= fits ? whole.t[w].coef : 0;
+                fits = fits && add_term(&out, t);
+            }
+        }
+        if (!fits)
+            continue;
+        *p = out;
+        return true;
+    }
+    return false;
+}
+
 bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v)
 {
-    (void)ctx;
     int64_t lo, hi;
     fx_dim_bounds(symbols, d, &lo, &hi);
     if (lo != INT64_MIN && lo >= v)
@@ -524,16 +592,16 @@ bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v)
         return false;
     proof f = {.symbols = symbols};
     poly p;
-    p.n = 0;
-    bool sum = d.sym->kind == FX_SYM_ADD;
-    const fx_sym *const *terms = sum ? d.sym->args : &d.sym;
-    for (int i = 0; i < (sum ? d.sym->n : 1); i++) {
-        term t;
-        if (!read_term(&f, terms[i], &t) || !add_term(&p, t))
+    if (!read_poly(&f, d.sym, &p) || !add_term(&p, (term){.coef = -(__int128)v}))
+        return false;
+    for (int round = 0; round < 4; round++) {
+        int budget = 64;
+        if (prove(&f, &p, 0, &budget))
+            return true;
+        if (!replace_quotient(ctx, &f, &p))
             return false;
     }
-    int budget = 64;
-    return add_term(&p, (term){.coef = -(__int128)v}) && prove(&f, &p, 0, &budget);
+    return false;
 }
 
 bool fx_dim_le(fx_context *ctx, fx_symbols symbols, fx_dim a, fx_dim b)

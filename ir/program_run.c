@@ -1,22 +1,14 @@
 /* ir/program_run.c: an interpreter for loop programs, slow and plain.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <math.h>
 #include <string.h>
 
 #include "ir/lex.h"
 #include "ir/ops.h"
-#include "ir/program.h"
-
-/* A scalar: floats in f (rounded to their dtype), all else in i (wrapped to its width). */
-typedef struct value {
-    fx_dtype dtype;
-    double f;
-    int64_t i;
-} value;
+#include "ir/program_scalar.h"
 
 typedef struct local {
     int id;
-    value v;
+    fx_scalar v;
 } local;
 
 typedef struct run {
@@ -39,159 +31,6 @@ static fx_status broken(run *r, const char *fmt, ...)
     const char *text = fx_arena_vprintf(r->arena, fmt, ap);
     va_end(ap);
     return fx_fail(r->ctx, FX_INTERNAL, &r->step->loc, "running step %s: %s", r->step->name, text);
-}
-
-/* ---- scalars ---------------------------------------------------------------------------------------------------------- */
-
-static double round_to(fx_dtype dtype, double v)
-{
-    switch (dtype) {
-    case FX_F32:
-        return (float)v;
-    case FX_F16:
-        return fx_half_to_float(fx_float_to_half((float)v));
-    case FX_BF16:
-        return fx_bf16_to_float(fx_float_to_bf16((float)v));
-    default:
-        return v;
-    }
-}
-
-static int64_t wrap_to(fx_dtype dtype, int64_t v)
-{
-    switch (dtype) {
-    case FX_I8:
-        return (int8_t)v;
-    case FX_I16:
-        return (int16_t)v;
-    case FX_I32:
-        return (int32_t)v;
-    case FX_U8:
-        return (uint8_t)v;
-    case FX_BOOL:
-        return v != 0;
-    default:
-        return v;
-    }
-}
-
-static value make(fx_dtype dtype, double f, int64_t i)
-{
-    if (fx_dtype_is_float(dtype))
-        return (value){.dtype = dtype, .f = round_to(dtype, f)};
-    return (value){.dtype = dtype, .i = wrap_to(dtype, i)};
-}
-
-/* As torch converts: floats to integers toward zero, anything but 0 to true. */
-static value cast(value v, fx_dtype to)
-{
-    bool from_float = fx_dtype_is_float(v.dtype);
-    if (fx_dtype_is_float(to))
-        return make(to, from_float ? v.f : (double)v.i, 0);
-    if (to == FX_BOOL)
-        return make(to, 0, from_float ? v.f != 0 : v.i != 0);
-    if (from_float)
-        return make(to, 0, fx_float_to_int(v.f, to));
-    return make(to, 0, v.i);
-}
-
-/* As the runtime's fxrt_max and fxrt_min, also for zeros of different sign. */
-static double max_nan(double a, double b)
-{
-    return a != a || a > b ? a : b;
-}
-
-static double min_nan(double a, double b)
-{
-    return a != a || a < b ? a : b;
-}
-
-/* torch.remainder: the sign of the divisor. */
-static double remainder_of(double a, double b)
-{
-    double m = fmod(a, b);
-    return m != 0 && (m < 0) != (b < 0) ? m + b : m;
-}
-
-static double clamp_of(double x, double lo, double hi)
-{
-    double y = x < lo ? lo : x;
-    return y > hi ? hi : y;
-}
-
-static double float_op(fx_sop op, double a, double b, double c)
-{
-    switch (op) {
-    case FX_S_add: return a + b;
-    case FX_S_sub: return a - b;
-    case FX_S_mul: return a * b;
-    case FX_S_div: return a / b;
-    case FX_S_neg: return -a;
-    case FX_S_abs: return fabs(a);
-    case FX_S_max: return max_nan(a, b);
-    case FX_S_min: return min_nan(a, b);
-    case FX_S_fmod: return fmod(a, b);
-    case FX_S_remainder: return remainder_of(a, b);
-    case FX_S_pow: return pow(a, b);
-    case FX_S_sqrt: return sqrt(a);
-    case FX_S_exp: return exp(a);
-    case FX_S_expm1: return expm1(a);
-    case FX_S_log: return log(a);
-    case FX_S_log1p: return log1p(a);
-    case FX_S_sin: return sin(a);
-    case FX_S_cos: return cos(a);
-    case FX_S_erf: return erf(a);
-    case FX_S_floor: return floor(a);
-    case FX_S_ceil: return ceil(a);
-    case FX_S_round: return rint(a);
-    case FX_S_trunc: return trunc(a);
-    case FX_S_relu: return a < 0 ? 0 : a;
-    case FX_S_clamp: return clamp_of(a, b, c);
-    case FX_S_leaky_relu: return a > 0 ? a : a * b;
-    case FX_S_elu: return a > 0 ? c * a : c * b * expm1(a);
-    case FX_S_sigmoid: return 1 / (1 + exp(-a));
-    case FX_S_tanh: return tanh(a);
-    case FX_S_silu: return a / (1 + exp(-a));
-    case FX_S_hardswish: return a * clamp_of(a + 3, 0, 6) / 6;
-    case FX_S_hardsigmoid: return clamp_of(a + 3, 0, 6) / 6;
-    case FX_S_gelu: return a * (1 + erf(a / sqrt(2))) / 2;
-    case FX_S_gelu_tanh: return a * (1 + tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a))) / 2;
-    case FX_S_softplus: return a * b > c ? a : log1p(exp(a * b)) / b;
-    case FX_S_mish: return a * tanh(a > 30 ? a : log1p(exp(a)));
-    default: return NAN;
-    }
-}
-
-static int64_t int_op(fx_sop op, int64_t a, int64_t b)
-{
-    switch (op) {
-    case FX_S_add: return (int64_t)((uint64_t)a + (uint64_t)b);
-    case FX_S_sub: return (int64_t)((uint64_t)a - (uint64_t)b);
-    case FX_S_mul: return (int64_t)((uint64_t)a * (uint64_t)b);
-    case FX_S_neg: return (int64_t)-(uint64_t)a;
-    case FX_S_max: return a > b ? a : b;
-    case FX_S_min: return a < b ? a : b;
-    case FX_S_and: return a & b;
-    case FX_S_or: return a | b;
-    case FX_S_xor: return a ^ b;
-    case FX_S_not: return ~a;
-    default: return 0;
-    }
-}
-
-static bool compare(fx_sop op, value a, value b)
-{
-    bool is_float = fx_dtype_is_float(a.dtype);
-#define COMPARE(sign) (is_float ? a.f sign b.f : a.i sign b.i)
-    switch (op) {
-    case FX_S_eq: return COMPARE(==);
-    case FX_S_ne: return COMPARE(!=);
-    case FX_S_lt: return COMPARE(<);
-    case FX_S_le: return COMPARE(<=);
-    case FX_S_gt: return COMPARE(>);
-    default: return COMPARE(>=);
-    }
-#undef COMPARE
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------- */
@@ -230,21 +69,21 @@ static fx_status element(run *r, int buf, const fx_affine *index, fx_tensor *t, 
 
 /* ---- expressions and statements ------------------------------------------------------------------------------------------- */
 
-static fx_status eval(run *r, const fx_sexpr *e, value *out)
+static fx_status eval(run *r, const fx_sexpr *e, fx_scalar *out)
 {
-    value v[3] = {{0}};
+    fx_scalar v[3] = {{0}};
     fx_tensor t;
     int64_t at;
     switch (e->op) {
     case FX_S_CONST:
-        *out = make(e->dtype, e->imm, e->ival);
+        *out = fx_scalar_make(e->dtype, e->imm, e->ival);
         return FX_OK;
     case FX_S_LOAD:
         FX_TRY(element(r, e->buf, &e->index, &t, &at));
         if (fx_dtype_is_float(t.dtype))
-            *out = (value){.dtype = t.dtype, .f = fx_tensor_get(&t, at)};
+            *out = (fx_scalar){.dtype = t.dtype, .f = fx_tensor_get(&t, at)};
         else
-            *out = (value){.dtype = t.dtype, .i = fx_tensor_get_int(&t, at)};
+            *out = (fx_scalar){.dtype = t.dtype, .i = fx_tensor_get_int(&t, at)};
         return FX_OK;
     case FX_S_LOCAL:
         for (size_t i = r->n_locals; i > 0; i--) {
@@ -255,7 +94,7 @@ static fx_status eval(run *r, const fx_sexpr *e, value *out)
         }
         return broken(r, "t%d has no value", e->local);
     case FX_S_INDEX:
-        *out = make(e->dtype, 0, index_of(r, &e->index));
+        *out = fx_scalar_make(e->dtype, 0, index_of(r, &e->index));
         return FX_OK;
     case FX_S_select:
         /* Like C, only what is chosen is computed. */
@@ -267,13 +106,9 @@ static fx_status eval(run *r, const fx_sexpr *e, value *out)
     for (int i = 0; i < fx_sop_arity(e->op); i++)
         FX_TRY(eval(r, e->arg[i], &v[i]));
     if (e->op == FX_S_CAST)
-        *out = cast(v[0], e->dtype);
-    else if (e->op >= FX_S_eq && e->op <= FX_S_ge)
-        *out = make(e->dtype, 0, compare(e->op, v[0], v[1]));
-    else if (e->op == FX_S_not && e->dtype == FX_BOOL)
-        *out = make(e->dtype, 0, !v[0].i);
+        *out = fx_scalar_cast(v[0], e->dtype);
     else
-        *out = make(e->dtype, float_op(e->op, v[0].f, v[1].f, v[2].f), int_op(e->op, v[0].i, v[1].i));
+        *out = fx_scalar_op(e->op, e->dtype, v);
     return FX_OK;
 }
 
@@ -305,7 +140,7 @@ static fx_status exec(run *r, const fx_stmt *s)
 {
     size_t visible = r->n_locals;
     for (; s; s = s->next) {
-        value v;
+        fx_scalar v;
         fx_tensor t;
         int64_t at;
         bool holds = true;

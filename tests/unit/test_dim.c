@@ -1,0 +1,124 @@
+/* tests/unit/test_dim.c: arithmetic and proofs on dimensions: what must be proved, and by brute force that nothing false is.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "tests/unit/fixture.h"
+
+static const fx_sym_range ranges[] = {{"b", 1, 6}, {"s", 0, 7}, {"h", 3, INT64_MAX}};
+static const fx_symbols symbols = {3, ranges};
+
+static fx_dim sym(const char *name)
+{
+    return fx_dim_sym(fx_sym_symbol(ctx, name));
+}
+
+static fx_dim n(int64_t v)
+{
+    return fx_dim_of(v);
+}
+
+static fx_dim add(fx_dim a, fx_dim b)
+{
+    return fx_dim_add(ctx, a, b);
+}
+
+static fx_dim mul(fx_dim a, fx_dim b)
+{
+    return fx_dim_mul(ctx, a, b);
+}
+
+START_TEST(sizes_of_indices_are_proved)
+{
+    fx_dim b = sym("b"), s = sym("s"), h = sym("h");
+    /* The last element of b rows of 768 lies inside; one more does not. */
+    fx_dim last = add(mul(add(b, n(-1)), n(768)), n(767)), all = mul(b, n(768));
+    ck_assert(fx_dim_le(ctx, symbols, add(last, n(1)), all));
+    ck_assert(!fx_dim_le(ctx, symbols, add(last, n(2)), all));
+    /* Products of two symbols: (b - 1)*h + h - 1 < b*h. */
+    ck_assert(fx_dim_le(ctx, symbols, add(mul(add(b, n(-1)), h), h), mul(b, h)));
+    ck_assert(fx_dim_at_least(ctx, symbols, mul(s, h), 0));
+    ck_assert(!fx_dim_at_least(ctx, symbols, mul(s, h), 1));
+    ck_assert(fx_dim_at_least(ctx, symbols, mul(b, h), 3));
+    ck_assert(fx_dim_at_least(ctx, symbols, fx_dim_sub(ctx, n(7), s), 0));
+    ck_assert(!fx_dim_at_least(ctx, symbols, fx_dim_sub(ctx, n(6), s), 0));
+    /* Windows 3 wide and 2 apart over h + 2: the last ends inside. */
+    fx_dim windows = add(fx_dim_floordiv(ctx, add(h, n(-1)), n(2)), n(1));
+    fx_dim end = add(mul(add(windows, n(-1)), n(2)), n(3));
+    ck_assert(fx_dim_le(ctx, symbols, end, add(h, n(2))));
+    ck_assert(!fx_dim_le(ctx, symbols, end, add(h, n(1))));
+    ck_assert(fx_dim_le(ctx, symbols, fx_dim_max(ctx, s, n(3)), n(7)));
+}
+END_TEST
+
+START_TEST(quotients_are_exact_or_kept)
+{
+    fx_dim s = sym("s"), h = sym("h"), q;
+    ck_assert(fx_dim_divide(ctx, mul(mul(n(12), s), h), mul(n(4), s), &q));
+    ck_assert(fx_dim_equal(q, mul(n(3), h)));
+    ck_assert(!fx_dim_divide(ctx, mul(n(6), s), n(4), &q));
+    ck_assert(fx_dim_divide(ctx, mul(add(s, n(1)), h), add(s, n(1)), &q));
+    ck_assert(fx_dim_equal(q, h));
+    ck_assert(!fx_dim_divide(ctx, s, n(0), &q));
+    ck_assert(fx_dim_is(fx_dim_mod(ctx, mul(n(6), s), n(3)), 0));
+}
+END_TEST
+
+static fx_dim draw(uint64_t *state, int depth)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    uint32_t r = (uint32_t)(*state >> 33);
+    if (depth == 0 || r % 7 == 0)
+        return r % 3 == 0 ? n((int64_t)(r / 3 % 9) - 4) : sym(r % 2 ? "b" : "s");
+    fx_dim x = draw(state, depth - 1), y = draw(state, depth - 1);
+    switch (r % 6) {
+    case 0: return add(x, y);
+    case 1: return fx_dim_sub(ctx, x, y);
+    case 2: return mul(x, y);
+    case 3: return fx_dim_floordiv(ctx, x, n(1 + r / 6 % 4));
+    case 4: return fx_dim_mod(ctx, x, n(1 + r / 6 % 4));
+    default: return fx_dim_max(ctx, x, y);
+    }
+}
+
+/* Random expressions: values by evaluation within the bounds, arithmetic equal to arithmetic on values, proofs true everywhere. */
+START_TEST(nothing_false_is_proved)
+{
+    uint64_t state = 99;
+    int proved = 0, tried = 0;
+    for (int i = 0; i < 3000; i++) {
+        fx_dim x = draw(&state, 3), y = draw(&state, 2);
+        int64_t lo, hi, least = INT64_MAX, most = INT64_MIN;
+        fx_dim_bounds(symbols, x, &lo, &hi);
+        for (int64_t b = 1; b <= 6; b++) {
+            for (int64_t s = 0; s <= 7; s++) {
+                int64_t v, w, sum, product, values[3] = {b, s, 3};
+                ck_assert(fx_dim_eval(symbols, values, x, &v) && fx_dim_eval(symbols, values, y, &w));
+                ck_assert(fx_dim_eval(symbols, values, add(x, y), &sum) && fx_dim_eval(symbols, values, mul(x, y), &product));
+                ck_assert_int_eq(sum, v + w);
+                ck_assert_int_eq(product, v * w);
+                least = v < least ? v : least;
+                most = v > most ? v : most;
+            }
+        }
+        ck_assert_int_le(lo, least);
+        ck_assert_int_ge(hi, most);
+        for (int64_t v = least - 1; v <= least + 1; v++) {
+            bool is = fx_dim_at_least(ctx, symbols, x, v);
+            ck_assert_msg(!is || least >= v, "proved >= %lld, but it is %lld somewhere", (long long)v, (long long)least);
+            proved += is && v == least;
+        }
+        tried++;
+    }
+    ck_assert_msg(proved > tried / 2, "%d of %d least values proved", proved, tried);
+}
+END_TEST
+
+static void add_tests(TCase *t)
+{
+    tcase_add_test(t, sizes_of_indices_are_proved);
+    tcase_add_test(t, quotients_are_exact_or_kept);
+    tcase_add_test(t, nothing_false_is_proved);
+}
+
+int main(void)
+{
+    return unit_run("dim", 60, set_up, tear_down, add_tests);
+}
