@@ -151,8 +151,8 @@ static double float_op(fx_sop op, double a, double b, double c)
     case FX_S_sigmoid: return 1 / (1 + exp(-a));
     case FX_S_tanh: return tanh(a);
     case FX_S_silu: return a / (1 + exp(-a));
-    case FX_S_hardswish: return a * clamp_of(a + 3, 0, 6) / 6;
-    case FX_S_hardsigmoid: return clamp_of(a + 3, 0, 6) / 6;
+    case FX_S_hardswish: return (float)(a * clamp_of((float)(a + 3), 0, 6)) / 6; /* eager rounds each */
+    case FX_S_hardsigmoid: return clamp_of((float)(a + 3), 0, 6) / 6;
     case FX_S_gelu: return a * (1 + erf(a / sqrt(2))) / 2;
     case FX_S_gelu_tanh: return a * (1 + tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a))) / 2;
     case FX_S_softplus: return a * b > c ? a : log1p(exp(a * b)) / b;
