@@ -253,9 +253,19 @@ int64_t fx_dim_size(const fx_node *n, int dim)
     return dim >= 0 && dim < n->type->rank ? n->type->dims[dim].value : 0;
 }
 
+static bool same_type(const fx_type *a, const fx_type *b)
+{
+    if (a == b || fx_type_same_tensor(a, b))
+        return true;
+    bool same = a->kind == FX_TYPE_TUPLE && b->kind == FX_TYPE_TUPLE && a->n == b->n;
+    for (int i = 0; same && i < a->n; i++)
+        same = a->items[i] && b->items[i] && same_type(a->items[i], b->items[i]);
+    return same;
+}
+
 bool fx_same_type(const fx_node *a, const fx_node *b)
 {
-    return a->type && (a->type == b->type || fx_type_same_tensor(a->type, b->type));
+    return a->type && b->type && same_type(a->type, b->type);
 }
 
 bool fx_is_call(const fx_node *n, fx_opid op)

@@ -52,7 +52,7 @@ fx_node *fx_rw_wide(fx_rw *w, fx_node *x);
 int fx_dims(const fx_node *n, int64_t *sizes);
 int64_t fx_dim_size(const fx_node *n, int dim); /* negative dims count from the end; 0 when out of range */
 bool fx_is_tensor(const fx_node *n);            /* typed as a tensor whose sizes are numbers */
-bool fx_same_type(const fx_node *a, const fx_node *b); /* tensors of equal shape and dtype */
+bool fx_same_type(const fx_node *a, const fx_node *b); /* tensors of equal shape and dtype, or tuples of such */
 bool fx_is_call(const fx_node *n, fx_opid op);
 /* A dim argument made non-negative; rank 0 counts as rank 1. */
 int fx_wrap_dim(int64_t dim, int rank);
