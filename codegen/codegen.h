@@ -19,6 +19,8 @@ typedef struct fx_emit_options {
     fx_weights_mode weights;     /* AUTO: C up to 1 MB, BIN above */
     bool link_runtime;           /* call libfxrt instead of pasting kernels */
     const fx_golden *golden;     /* write NAME_check.c; NULL: no */
+    bool shared;                 /* NAME.c is one of several in a translation unit: what they paste alike is there once (for one target, and all
+                                    linked or all not) */
 } fx_emit_options;
 
 /* One generated file. */

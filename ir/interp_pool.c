@@ -288,6 +288,8 @@ typedef struct source {
 static source linear_source(int64_t o, int64_t in, int64_t out, double given, bool align, bool single)
 {
     double scale, pos;
+    if (in == out) /* the neighbour is the element itself */
+        return (source){o, 0, 0};
     if (align)
         scale = out > 1 ? (single ? (float)(in - 1) / (float)(out - 1) : (double)(in - 1) / (double)(out - 1)) : 0;
     else

@@ -12,7 +12,8 @@ static double act(int kind, double x, double a, double b)
     case FXRT_ACT_RELU:
         return x > 0 || x != x ? x : 0;
     case FXRT_ACT_CLAMP:
-        return x < a ? a : x > b ? b : x;
+        x = x < a ? a : x;
+        return x > b ? b : x;
     case FXRT_ACT_LEAKY_RELU:
         return x > 0 ? x : a * x;
     case FXRT_ACT_ELU:
@@ -176,8 +177,11 @@ static int64_t nearest(int64_t o, int64_t in, int64_t out, float scale)
 static void linear(int64_t o, int64_t in, int64_t out, float scale, bool align, int64_t *i0, int64_t *i1, double *t)
 {
     float at = align ? scale * (float)o : scale * ((float)o + 0.5f) - 0.5f;
-    if (out == in)
-        at = (float)o;
+    if (out == in) { /* the neighbour is the element itself */
+        *i0 = *i1 = o;
+        *t = 0;
+        return;
+    }
     if (at < 0)
         at = 0;
     *i0 = (int64_t)at < in - 1 ? (int64_t)at : in - 1;

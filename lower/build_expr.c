@@ -128,9 +128,10 @@ static const fx_sexpr *clamped(const expr *e)
     bool lo = !fx_node_is_none(e->n, 1), hi = !fx_node_is_none(e->n, 2);
     if (lo && hi)
         return fx_s_op(e->b->p, FX_S_clamp, e->dtype, a, param_number(e, 1), param_number(e, 2));
+    /* not max or min: a zero that equals the bound keeps its sign */
     if (lo)
-        return op2(e, FX_S_max, a, param_number(e, 1));
-    return hi ? op2(e, FX_S_min, a, param_number(e, 2)) : a;
+        return select_(e, cmp(e, FX_S_lt, a, param_number(e, 1)), param_number(e, 1), a);
+    return hi ? select_(e, cmp(e, FX_S_gt, a, param_number(e, 2)), param_number(e, 2), a) : a;
 }
 
 /* -1, 0 or 1; NaN gives 0 as eager's (x > 0) - (x < 0). */
@@ -141,12 +142,28 @@ static const fx_sexpr *sign(const expr *e)
     return select_(e, cmp(e, FX_S_gt, a, zero), num(e, e->dtype, 1), neg);
 }
 
+/* ATen's div_floor_floating: the quotient rounded down, made consistent with the remainder. */
+static const fx_sexpr *floor_quotient(const expr *e, const fx_sexpr *x, const fx_sexpr *y)
+{
+    const fx_sexpr *zero = num(e, e->dtype, 0), *one = num(e, e->dtype, 1), *quotient = op2(e, FX_S_div, x, y), *mod = op2(e, FX_S_fmod, x, y);
+    const fx_sexpr *below = op2(e, FX_S_and, cmp(e, FX_S_ne, mod, zero), op2(e, FX_S_xor, cmp(e, FX_S_lt, y, zero), cmp(e, FX_S_lt, mod, zero)));
+    const fx_sexpr *div = op2(e, FX_S_div, op2(e, FX_S_sub, x, mod), y);
+    div = select_(e, below, op2(e, FX_S_sub, div, one), div);
+    const fx_sexpr *whole = op1(e, FX_S_floor, div);
+    whole = select_(e, cmp(e, FX_S_gt, op2(e, FX_S_sub, div, whole), num(e, e->dtype, 0.5)), op2(e, FX_S_add, whole, one), whole);
+    /* a zero has the sign of the quotient: 0 times it, which is finite here */
+    whole = select_(e, cmp(e, FX_S_eq, div, zero), op2(e, FX_S_mul, quotient, zero), whole);
+    return select_(e, cmp(e, FX_S_eq, y, zero), quotient, whole);
+}
+
 static const fx_sexpr *divided(const expr *e)
 {
-    const fx_sexpr *q = op2(e, FX_S_div, operand(e, 0, e->dtype), operand(e, 1, e->dtype));
+    const fx_sexpr *x = operand(e, 0, e->dtype), *y = operand(e, 1, e->dtype);
     if (e->n->op->id == FX_OP_div_Tensor || fx_node_is_none(e->n, 2))
-        return q;
-    return op1(e, strcmp(fx_node_arg(e->n, 2)->s, "floor") == 0 ? FX_S_floor : FX_S_trunc, q);
+        return op2(e, FX_S_div, x, y);
+    if (strcmp(fx_node_arg(e->n, 2)->s, "floor") == 0)
+        return floor_quotient(e, x, y);
+    return op1(e, FX_S_trunc, op2(e, FX_S_div, x, y));
 }
 
 static const fx_sexpr *parametrised(const expr *e, fx_sop op, int first, int second)

@@ -379,7 +379,7 @@ static bool clamps(fx_rw *w)
         x = fx_node_input(x, 0);
         changed = true;
     }
-    bool relu = min == 0 && max == INFINITY, both = isfinite(min) && isfinite(max);
+    bool relu = min == 0 && !signbit(min) && max == INFINITY, both = isfinite(min) && isfinite(max);
     fx_opid form = relu ? FX_OP_relu : both ? FX_OP_hardtanh : FX_OP_clamp;
     if (!is_float || (!changed && fx_is_call(w->at, form)))
         return false;
@@ -416,6 +416,12 @@ static bool all_are(const fx_node *n, int param, int64_t v)
     return count >= 0;
 }
 
+static bool no_dims(const fx_node *n, int param)
+{
+    int64_t list[FX_MAX_RANK];
+    return fx_node_ints(n, param, list, FX_MAX_RANK) == 0;
+}
+
 /* Windows of one element. */
 static bool pool(fx_rw *w)
 {
@@ -425,10 +431,10 @@ static bool pool(fx_rw *w)
     return becomes(w, fx_node_input(w->at, 0));
 }
 
+/* Nearest only: bilinear adds 0 times an element to it, which is NaN for an infinity. */
 static bool upsample(fx_rw *w)
 {
-    int first = w->at->op->id == FX_OP_upsample_bilinear2d ? 3 : 2;
-    for (int i = first; i < first + 2; i++)
+    for (int i = 2; i < 4; i++)
         if (!fx_node_is_none(w->at, i) && fx_node_float(w->at, i) != 1)
             return false;
     return becomes(w, fx_node_input(w->at, 0));
@@ -475,7 +481,7 @@ bool fx_simplify_node(fx_rw *w)
     case FX_OP_cat: return cat(w);
     case FX_OP_clone: return becomes(w, x);
     case FX_OP__to_copy: return becomes(w, x);
-    case FX_OP_flip: return all_are(w->at, 1, -1) && becomes(w, x); /* no dims */
+    case FX_OP_flip: return no_dims(w->at, 1) && becomes(w, x);
     case FX_OP_add_Tensor:
     case FX_OP_sub_Tensor:
     case FX_OP_mul_Tensor:
@@ -490,8 +496,7 @@ bool fx_simplify_node(fx_rw *w)
     case FX_OP_adaptive_avg_pool2d: return becomes(w, x);
     case FX_OP_max_pool2d:
     case FX_OP_avg_pool2d: return pool(w);
-    case FX_OP_upsample_nearest2d:
-    case FX_OP_upsample_bilinear2d: return upsample(w);
+    case FX_OP_upsample_nearest2d: return upsample(w);
     case FX_OP_convolution: return convolution(w);
     default: return false;
     }

@@ -1,0 +1,163 @@
+/* tests/fuzz/fuzz.h: the random-graph test: what its files share, in the order of a case's life.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * A case is a small graph over the rows of op.def with inputs. It is drawn (gen.c, rows.c), computed by the reference interpreter
+ * with a bound on the error that each element may have (oracle.c), lowered and run as a loop program, unplanned and planned
+ * (case.c), and as emitted C, many cases a translation unit (unit.c). What fails is made smaller (shrink.c) and written down. */
+#ifndef FXCC_FUZZ_H
+#define FXCC_FUZZ_H
+
+#include "ir/ir.h"
+#include "lower/lower.h"
+
+#ifndef FX_LOWER_PARTS
+typedef int fx_fault;
+#endif
+
+/* ---- draws: everything that happens follows from a seed ------------------------------------------------------------------ */
+
+typedef struct fz_rng {
+    uint64_t state;
+} fz_rng;
+
+static inline uint64_t fz_next(fz_rng *r)
+{
+    uint64_t z = r->state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+static inline int64_t fz_below(fz_rng *r, int64_t n) { return (int64_t)(fz_next(r) % (uint64_t)n); }
+static inline int64_t fz_in(fz_rng *r, int64_t lo, int64_t hi) { return lo + fz_below(r, hi - lo + 1); } /* inclusive */
+static inline bool fz_one_in(fz_rng *r, int64_t n) { return fz_below(r, n) == 0; }
+
+/* ---- cases ----------------------------------------------------------------------------------------------------------------- */
+
+enum { FZ_MAX_INPUTS = 24, FZ_MAX_OUTPUTS = 8, FZ_MAX_NUMEL = 1200 };
+
+/* How a case is compiled; drawn, and written beside a failure. */
+typedef struct fz_settings {
+    const char *target;
+    int threads;
+    unsigned off;                /* FX_OFF_* */
+    fx_fault fault;
+} fz_settings;
+
+typedef enum fz_stage { FZ_OK, FZ_DRAW, FZ_REFERENCE, FZ_REFUSED, FZ_LOWER, FZ_RUN, FZ_PLANNED, FZ_CODEGEN, FZ_COMPILE, FZ_EMITTED } fz_stage;
+const char *fz_stage_name(fz_stage s);
+
+/* What went wrong: failures are of one kind when stage and text are the same. */
+typedef struct fz_failure {
+    fz_stage stage;
+    char kind[160];              /* without names and numbers of this case */
+    char text[1000];
+} fz_failure;
+
+typedef struct fz_case {
+    uint64_t seed;
+    fx_context *ctx;
+    fx_graph *g;                 /* as imported */
+    size_t n_in;
+    fx_tensor in[FZ_MAX_INPUTS];
+    fz_settings settings;
+    bool reference;              /* out and error are there */
+    size_t n_out;
+    fx_tensor out[FZ_MAX_OUTPUTS];
+    const double *error[FZ_MAX_OUTPUTS]; /* by element: how far a result may be off; NULL: not one bit */
+    fx_program *program;         /* lowered */
+} fz_case;
+
+/* ---- gen.c, rows.c: drawing a graph ------------------------------------------------------------------------------------------ */
+
+typedef enum fz_style { FZ_PLAIN, FZ_REAL, FZ_WILD } fz_style;
+/* Elements: eighths in [-4, 4]; any in [-3, 3]; these with NaN, infinities, -0, subnormals, extremes. */
+void fz_fill(fz_rng *r, fz_style style, fx_tensor *t);
+
+typedef struct fz_gen {
+    fx_context *ctx;
+    fx_graph *g;
+    fz_rng *rng;
+    fz_case *c;
+    fx_node *pool[256];          /* tensors that may be operands */
+    int n_pool;
+    int n_consts;
+    uint32_t dtypes;             /* mask of those drawn */
+} fz_gen;
+
+/* Draws of operands. shape: dims of a tensor type, all numbers. */
+typedef struct fz_shape {
+    int rank;
+    int64_t dims[FX_MAX_RANK];
+} fz_shape;
+fz_shape fz_shape_of(const fx_node *n);
+int64_t fz_numel(const fz_shape *s);
+fz_shape fz_draw_shape(fz_gen *g, int rank);     /* rank -1: any */
+fx_dtype fz_draw_dtype(fz_gen *g);
+fx_node *fz_input(fz_gen *g, fx_dtype dtype, const fz_shape *s, fz_style style); /* a new placeholder */
+fx_node *fz_constant(fz_gen *g, fx_dtype dtype, const fz_shape *s, fz_style style);
+fx_node *fz_fresh(fz_gen *g, fx_dtype dtype, const fz_shape *s); /* an input, rarely a constant, of a drawn style */
+/* A value of that dtype and shape: one that is there, or a new one. dtype FX_DTYPE_COUNT: any. */
+fx_node *fz_value(fz_gen *g, fx_dtype dtype, const fz_shape *s);
+/* Any value whose rank lies between, of a mask of dtypes (0: any); made when there is none. */
+fx_node *fz_any(fz_gen *g, uint32_t dtypes, int rank_lo, int rank_hi);
+fx_node *fz_broadcast(fz_gen *g, const fx_node *like, fx_dtype dtype); /* a value that broadcasts with it */
+/* Integers in [lo, hi) as an input, for indices; `wrong`: now and then one outside. */
+fx_node *fz_indices(fz_gen *g, const fz_shape *s, int64_t lo, int64_t hi);
+
+/* One call of the row with drawn operands, not yet in the pool; NULL when the draw did not fit. */
+fx_node *fz_row(fz_gen *g, const fx_op *op);
+/* Why a row is not drawn; NULL: it is. */
+const char *fz_row_excluded(fx_opid id);
+
+/* Draws the case of a seed: graph, inputs, settings. only: rows to take (NULL: all that are drawn and `able`). */
+typedef struct fz_menu {
+    const bool *able;            /* by opid: rows that compile */
+    uint32_t dtypes;
+    fx_opid only;                /* FX_OP_NONE: any */
+    bool writes;                 /* in-place calls */
+} fz_menu;
+fx_status fz_draw(fz_case *c, const fz_menu *menu);
+
+/* ---- oracle.c ------------------------------------------------------------------------------------------------------------------ */
+
+/* Fills out and error: what each element has to be, and how near. */
+fx_status fz_reference(fz_case *c);
+/* How outputs compare: counts of elements asked bit for bit, within a bound, not at all. */
+typedef struct fz_tally {
+    uint64_t exact, bounded, unknown;
+} fz_tally;
+/* False with a message when got is not output i. tally may be NULL. */
+bool fz_compare(const fz_case *c, size_t i, const fx_tensor *got, fz_tally *tally, char *text, size_t size);
+
+/* ---- case.c: through lowering and the loop program's interpreter ---------------------------------------------------------------- */
+
+/* A new context and the case drawn in it; run in one go up to the planned loop program. */
+bool fz_case_make(fz_case *c, uint64_t seed, const fz_menu *menu, fz_failure *f);
+bool fz_case_lower(fz_case *c, fz_failure *f);
+bool fz_case_run(fz_case *c, fz_tally *tally, fz_failure *f);
+void fz_case_free(fz_case *c);
+/* The same graph and inputs in a new context: what shrinking changes. */
+bool fz_case_copy(const fz_case *c, fz_case *to);
+/* Says in f what the last diagnostic is. */
+void fz_fail(fz_failure *f, fz_stage stage, fx_context *ctx, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* ---- unit.c: emitted C ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct fz_build {
+    const char *compiler, *level;
+    bool link_runtime;
+} fz_build;
+
+/* Emits, compiles and runs lowered cases as one translation unit in `folder`; f[i] says what became of case i. */
+void fz_unit_run(const char *folder, const fz_build *b, size_t n, fz_case *const *cases, fz_tally *tally, fz_failure *f);
+
+/* ---- shrink.c ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Whether a case fails as f says. */
+typedef bool fz_fails_fn(void *user, fz_case *c);
+/* Makes *c (replaced) as small as it gets while `fails` says yes; how many steps were tried. */
+int fz_shrink(fz_case *c, fz_fails_fn *fails, void *user, int most);
+/* Writes FOLDER/NAME.fx (seed, settings and failure as comments) and NAME.npz: inputs and expected outputs, for fxcc check --against. */
+bool fz_keep(fz_case *c, const char *folder, const char *name, const fz_failure *f, const fz_build *b);
+
+#endif

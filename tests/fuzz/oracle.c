@@ -1,0 +1,364 @@
+/* tests/fuzz/oracle.c: what a graph has to compute, and how near a result must come.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * Values are the reference interpreter's. Everything is asked for bit for bit but what the design allows: sums may be taken in any
+ * order and weights folded (contractions, reductions, norms, pools), and transcendental functions are right within some ulp. From such
+ * nodes on, each element carries a bound. An op's own error is measured by its sensitivity: it is evaluated again on operands changed in
+ * their last places. Errors of operands go through an op likewise: it is evaluated on operands moved to the ends of their bounds.
+ * Steps (floor, comparisons, conversions) so get wide bounds exactly where an operand is near one. */
+#include <float.h>
+#include <math.h>
+
+#include "ir/ops.h"
+#include "passes/rewrite.h"
+#include "tests/fuzz/fuzz.h"
+
+enum { SAMPLES = 6, OWN_SAMPLES = 4 };
+
+/* ---- what ops may do --------------------------------------------------------------------------------------------------------- */
+
+/* Pointwise functions that are not correctly rounded: the most ulp of the result; `wide`: of the operand, where the function cancels. */
+static const struct {
+    fx_opid id;
+    double ulp;
+    bool wide;
+} functions[] = {
+    {FX_OP_sigmoid, 4, false}, {FX_OP_tanh, 4, false}, {FX_OP_exp, 3, false}, {FX_OP_expm1, 3, false}, {FX_OP_log, 2, false}, {FX_OP_log1p, 2, false},
+    {FX_OP_erf, 4, false}, {FX_OP_sin, 2, false}, {FX_OP_cos, 2, false}, {FX_OP_silu, 4, false}, {FX_OP_mish, 6, false}, {FX_OP_gelu, 4, true},
+    {FX_OP_elu, 5, false}, {FX_OP_softplus, 5, false}, {FX_OP_pow_Tensor_Scalar, 3, false}, {FX_OP_pow_Tensor_Tensor, 3, false},
+    {FX_OP_pow_Scalar, 3, false}, {FX_OP__native_batch_norm_legit_no_training, 4, true}, {FX_OP_batch_norm, 4, true},
+};
+
+/* Which of two equal zeros the greater is depends on the width of eager's vectors: the sign is free. */
+static bool zero_is_free(const fx_op *op)
+{
+    static const char *const names[] = {"aten.maximum", "aten.minimum", "aten.amax", "aten.amin", "aten.max", "aten.min", "aten.adaptive_max", "aten.fmax", "aten.fmin"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strncmp(op->name, names[i], strlen(names[i])))
+            return true;
+    return false;
+}
+
+/* Sums over several elements, in whatever order. */
+static bool is_sum(const fx_op *op)
+{
+    static const char *const exact[] = {"max", "min", "nearest", "any", "all", "sort", "topk"};
+    static const char *const sums[] = {"cumsum", "cumprod", "scatter_add", "scatter_reduce", "index_add", "einsum", "std", "var", "logsumexp", "norm"};
+    for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++)
+        if (strstr(op->name, exact[i]) && op->cls != FX_CLASS_NORM)
+            return false;
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
+        if (strstr(op->name, sums[i]))
+            return true;
+    return op->cls == FX_CLASS_CONTRACTION || op->cls == FX_CLASS_NORM || op->cls == FX_CLASS_POOL || op->cls == FX_CLASS_REDUCTION;
+}
+
+static double eps_of(fx_dtype d)
+{
+    return d == FX_F64 ? 0x1p-52 : d == FX_F16 ? 0x1p-10 : d == FX_BF16 ? 0x1p-7 : 0x1p-23;
+}
+
+static double ulp_of(fx_dtype d, double v)
+{
+    double least = d == FX_F64 ? 0x1p-1074 : d == FX_F16 ? 0x1p-24 : d == FX_BF16 ? 0x1p-133 : 0x1p-149;
+    double u = fabs(v) * eps_of(d);
+    return u > least ? u : least;
+}
+
+/* ---- evaluation with errors -------------------------------------------------------------------------------------------------- */
+
+typedef struct value {
+    int n;
+    fx_tensor t[16];
+    double *error[16];           /* NULL: exact */
+} value;
+
+typedef struct oracle {
+    fz_case *c;
+    fx_context *ctx;
+    fx_arena *arena;
+    fz_rng rng;
+    value **values;              /* by node id */
+} oracle;
+
+static double *new_errors(oracle *o, const fx_tensor *t)
+{
+    return FX_NEW_ARRAY(o->arena, double, fx_tensor_numel(t) + 1);
+}
+
+static value *value_of(oracle *o, const fx_node *n)
+{
+    return o->values[n->id];
+}
+
+static fx_tensor dense(oracle *o, const fx_tensor *t)
+{
+    fx_tensor d = {0};
+    if (fx_tensor_create(o->ctx, t->dtype, t->rank, t->sizes, &d) != FX_OK)
+        fx_out_of_memory(o->ctx);
+    fx_tensor_assign(&d, t);
+    return d;
+}
+
+/* The operand moved by sample s: by its errors, or relatively by `relative`. */
+static fx_tensor moved(oracle *o, const fx_tensor *t, const double *error, double relative, int s)
+{
+    fx_tensor d = dense(o, t);
+    for (int64_t i = 0; i < fx_tensor_numel(&d); i++) {
+        double v = fx_tensor_get(&d, i), by = error ? error[i] : relative * fabs(v);
+        if (!isfinite(v) || by == 0)
+            continue;
+        if (s > 1 ? fz_below(&o->rng, 2) : s)
+            by = -by;
+        if (fx_dtype_is_float(d.dtype))
+            fx_tensor_set(&d, i, v + by);
+        else if (d.dtype == FX_BOOL)
+            fx_tensor_set_int(&d, i, v + by >= 0.5);
+        else
+            fx_tensor_set_int(&d, i, (int64_t)(v + by));
+    }
+    return d;
+}
+
+/* Widens error[] of each result of n by how far it moves when operands do. False: it cannot be told. */
+static bool sensitivity(oracle *o, const fx_node *n, const value *v, double relative, int samples, double **error)
+{
+    for (int s = 0; s < samples; s++) {
+        const fx_tensor *in[256];
+        fx_tensor out[16], *other = FX_NEW_ARRAY(o->arena, fx_tensor, n->n_operands + 1);
+        int n_out = 0;
+        size_t said = fx_diag_count(o->ctx);
+        for (int i = 0; i < n->n_operands; i++) {
+            const value *a = value_of(o, n->operands[i].def);
+            bool move = relative > 0 ? fx_dtype_is_float(a->t[0].dtype) : a->error[0] != NULL;
+            other[i] = move ? moved(o, &a->t[0], relative > 0 ? NULL : a->error[0], relative, s) : a->t[0];
+            in[i] = &other[i];
+        }
+        fx_status status = fx_node_eval(n, in, out, 16, &n_out);
+        fx_diag_truncate(o->ctx, said);
+        if (status != FX_OK)
+            return false;
+        for (int k = 0; k < v->n; k++)
+            for (int64_t i = 0; i < fx_tensor_numel(&v->t[k]); i++) {
+                double a = fx_tensor_get(&v->t[k], i), b = fx_tensor_get(&out[k], i), by = 1.5 * fabs(a - b);
+                if (isnan(a) != isnan(b) || (isinf(a) || isinf(b) ? !isnan(a) && a != b : false))
+                    error[k][i] = INFINITY;
+                else if (isfinite(a) && by > error[k][i])
+                    error[k][i] = by;
+            }
+    }
+    return true;
+}
+
+static double largest(const fx_tensor *t)
+{
+    double most = 0;
+    for (int64_t i = 0; i < fx_tensor_numel(t); i++) {
+        double v = fabs(fx_tensor_get(t, i));
+        if (isfinite(v) && v > most)
+            most = v;
+    }
+    return most;
+}
+
+static void widen(const fx_tensor *t, double *error, double ulps, double floor)
+{
+    for (int64_t i = 0; i < fx_tensor_numel(t); i++) {
+        double v = fx_tensor_get(t, i);
+        if (isfinite(v))
+            error[i] += ulps * ulp_of(t->dtype, v) + floor;
+    }
+}
+
+static bool has_zero(const fx_tensor *t)
+{
+    for (int64_t i = 0; i < fx_tensor_numel(t); i++)
+        if (fx_tensor_get(t, i) == 0)
+            return true;
+    return false;
+}
+
+static void free_zeros(oracle *o, value *v)
+{
+    v->error[0] = new_errors(o, &v->t[0]);
+    for (int64_t i = 0; i < fx_tensor_numel(&v->t[0]); i++)
+        v->error[0][i] = fx_tensor_get(&v->t[0], i) == 0 ? ulp_of(v->t[0].dtype, 0) : 0;
+}
+
+static void know_nothing(oracle *o, value *v)
+{
+    for (int k = 0; k < v->n; k++) {
+        if (!v->error[k])
+            v->error[k] = new_errors(o, &v->t[k]);
+        for (int64_t i = 0; i < fx_tensor_numel(&v->t[k]); i++)
+            v->error[k][i] = INFINITY;
+    }
+}
+
+/* Errors of a call's results. */
+static void find_errors(oracle *o, const fx_node *n, value *v)
+{
+    bool inexact = false, unknown = false, floats = false;
+    double most = 0;
+    for (int i = 0; i < n->n_operands; i++) {
+        const value *a = value_of(o, n->operands[i].def);
+        double here = largest(&a->t[0]);
+        most = here > most ? here : most;
+        inexact |= a->error[0] != NULL;
+        for (int64_t k = 0; a->error[0] && k < fx_tensor_numel(&a->t[0]); k++)
+            unknown |= isinf(a->error[0][k]);
+    }
+    for (int k = 0; k < v->n; k++)
+        floats |= fx_dtype_is_float(v->t[k].dtype);
+    double ulp = 0;
+    bool wide = false, sum = floats && is_sum(n->op);
+    for (size_t i = 0; floats && i < sizeof functions / sizeof functions[0]; i++)
+        if (functions[i].id == n->op->id) {
+            ulp = functions[i].ulp;
+            wide = functions[i].wide;
+        }
+    if (floats && zero_is_free(n->op) && has_zero(&v->t[0]))
+        free_zeros(o, v);
+    if (!inexact && !sum && ulp == 0)
+        return;
+    for (int k = 0; k < v->n; k++)
+        if (!v->error[k])
+            v->error[k] = new_errors(o, &v->t[k]);
+    /* Large sums may leave the range on the way. */
+    bool range = sum && most > (v->t[0].dtype == FX_F64 ? 1e150 : 1e18);
+    if (unknown || range || (inexact && !sensitivity(o, n, v, 0, SAMPLES, v->error))) {
+        know_nothing(o, v);
+        return;
+    }
+    if (sum) {
+        double eps = eps_of(v->t[0].dtype == FX_F64 ? FX_F64 : FX_F32);
+        if (!sensitivity(o, n, v, 32 * eps, OWN_SAMPLES, v->error)) {
+            know_nothing(o, v);
+            return;
+        }
+        for (int k = 0; k < v->n; k++)
+            widen(&v->t[k], v->error[k], 4, 8 * eps * largest(&v->t[k]));
+    } else {
+        for (int k = 0; k < v->n; k++)
+            if (fx_dtype_is_float(v->t[k].dtype))
+                widen(&v->t[k], v->error[k], ulp + 2 * inexact, wide ? ulp * ulp_of(v->t[k].dtype, most) : 0);
+    }
+}
+
+static fx_status run_node(oracle *o, const fx_node *n, size_t *input)
+{
+    value *v = o->values[n->id] = FX_NEW(o->arena, value);
+    switch (n->opcode) {
+    case FX_PLACEHOLDER:
+        v->n = 1;
+        v->t[0] = o->c->in[(*input)++];
+        return FX_OK;
+    case FX_GET_ATTR: {
+        fx_attr *a = fx_attr_find(n->graph, n->target);
+        v->n = 1;
+        FX_TRY(fx_tensor_touch(o->ctx, &a->tensor));
+        v->t[0] = a->tensor;
+        return FX_OK;
+    }
+    case FX_CALL_FUNCTION:
+        break;
+    default:
+        return FX_OK;
+    }
+    if (n->op->id == FX_OP_getitem) {
+        const value *from = value_of(o, n->operands[0].def);
+        int64_t k = fx_node_int(n, 1);
+        k = k < 0 ? k + from->n : k;
+        v->n = 1;
+        v->t[0] = from->t[k];
+        v->error[0] = from->error[k];
+        return FX_OK;
+    }
+    const fx_tensor *in[256];
+    for (int i = 0; i < n->n_operands; i++)
+        in[i] = &value_of(o, n->operands[i].def)->t[0];
+    FX_TRY(fx_node_eval(n, in, v->t, 16, &v->n));
+    find_errors(o, n, v);
+    return FX_OK;
+}
+
+/* Whether elements of a and b are the same bits; NaN is NaN. */
+static bool same_element(const fx_tensor *a, const fx_tensor *b, int64_t i)
+{
+    if (fx_dtype_is_float(a->dtype)) {
+        double x = fx_tensor_get(a, i), y = fx_tensor_get(b, i);
+        return isnan(x) ? isnan(y) : x == y && signbit(x) == signbit(y);
+    }
+    return fx_tensor_get_int(a, i) == fx_tensor_get_int(b, i);
+}
+
+static bool same_sizes(const fx_tensor *a, const fx_tensor *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank && memcmp(a->sizes, b->sizes, (size_t)a->rank * sizeof *a->sizes) == 0;
+}
+
+static fx_status reference(void *arg)
+{
+    fz_case *c = arg;
+    fx_context *ctx = c->ctx;
+    fx_tensor *out;
+    size_t n_out, input = 0;
+    FX_TRY(fx_graph_interpret(c->g, c->n_in, c->in, &n_out, &out));
+    if (n_out > FZ_MAX_OUTPUTS)
+        return fx_fail(ctx, FX_INTERNAL, NULL, "%zu outputs", n_out);
+    c->n_out = n_out;
+    memcpy(c->out, out, n_out * sizeof *out);
+    memset(c->error, 0, sizeof c->error);
+
+    oracle o = {.c = c, .ctx = ctx, .arena = fx_context_arena(ctx), .rng = {c->seed ^ 0x5bd1e995}};
+    fx_graph *g = fx_graph_copy(c->g);
+    FX_TRY(fx_functionalize(g, o.arena));
+    o.values = FX_NEW_ARRAY(o.arena, value *, g->n_ids + 1);
+    FX_FOR_NODES(g, n)
+        FX_TRY(run_node(&o, n, &input));
+    const fx_node *end = fx_graph_output_node(g);
+    for (size_t i = 0; i < n_out; i++) {
+        const value *v = value_of(&o, end->operands[i].def);
+        bool same = same_sizes(&v->t[0], &c->out[i]);
+        for (int64_t k = 0; same && k < fx_tensor_numel(&c->out[i]); k++)
+            same = same_element(&v->t[0], &c->out[i], k);
+        if (!same)
+            return fx_fail(ctx, FX_INTERNAL, NULL, "the graph without in-place ops gives another output");
+        c->error[i] = v->error[0];
+    }
+    c->reference = true;
+    return FX_OK;
+}
+
+fx_status fz_reference(fz_case *c)
+{
+    return fx_protect(c->ctx, reference, c);
+}
+
+bool fz_compare(const fz_case *c, size_t i, const fx_tensor *got, fz_tally *tally, char *text, size_t size)
+{
+    const fx_tensor *want = &c->out[i];
+    const double *error = c->error[i];
+    fz_tally none = {0}, *count = tally ? tally : &none;
+    if (!same_sizes(want, got)) {
+        snprintf(text, size, "output %zu: another type than the reference's", i);
+        return false;
+    }
+    for (int64_t k = 0; k < fx_tensor_numel(want); k++) {
+        double x = fx_tensor_get(want, k), y = fx_tensor_get(got, k);
+        bool good;
+        if (!error) {
+            good = same_element(want, got, k);
+            count->exact++;
+        } else {
+            good = isinf(error[k]) || (isnan(x) ? isnan(y) : x == y || fabs(x - y) <= error[k]);
+            isinf(error[k]) ? count->unknown++ : count->bounded++;
+        }
+        if (!good) {
+            snprintf(text, size, "output %zu [%lld]: expected %.9g%s%.3g, got %.9g", i, (long long)k, x, error ? " within " : ", bit for bit",
+                     error ? error[k] : 0, y);
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,286 @@
+/* tests/fuzz/unit.c: many cases as emitted C in one translation unit: compiled as a shared object, run in a child process on memory
+ * that ends where pages do, outputs compared here.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "codegen/codegen.h"
+#include "tests/fuzz/fuzz.h"
+
+/* What the unit's table holds. */
+typedef struct entry {
+    int (*run)(const void *const *in, void *const *out, void *arena);
+    size_t arena_size;
+} entry;
+
+/* What the child says of a case. */
+enum { NOT_RUN = -1, INPUT_CHANGED = 1000, TIMEOUT = 30 };
+typedef struct said {
+    volatile int status;
+    size_t at;                   /* of its outputs in the shared memory */
+} said;
+
+/* ---- sources -------------------------------------------------------------------------------------------------------------------- */
+
+static bool write_text(const char *folder, const char *name, const char *data, size_t size)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    bool good = f && fwrite(data, 1, size, f) == size;
+    return (f && fclose(f) == 0) && good;
+}
+
+typedef struct emit_args {
+    fz_case *c;
+    const fz_build *b;
+    const char *folder, *prefix;
+} emit_args;
+
+static fx_status emit(void *arg)
+{
+    emit_args *a = arg;
+    size_t n;
+    fx_file *files;
+    fx_emit_options o = {.prefix = a->prefix, .weights = FX_WEIGHTS_C, .link_runtime = a->b->link_runtime, .shared = true};
+    FX_TRY(fx_emit_c(a->c->program, &o, &n, &files));
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(files[i].name);
+        if (len > 2 && files[i].name[len - 2] == '.' && strchr("ch", files[i].name[len - 1]) &&
+            !write_text(a->folder, files[i].name, files[i].data, files[i].size))
+            return fx_fail(a->c->ctx, FX_ERR_IO, NULL, "cannot write %s/%s", a->folder, files[i].name);
+    }
+    return FX_OK;
+}
+
+/* The unit: all files one after another, and a table. */
+static bool write_unit(const char *folder, size_t n, const int *which)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/unit.c", folder);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return false;
+    fputs("#include <stddef.h>\n", f);
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "#include \"g%d.c\"\n#include \"g%d_weights.c\"\n", which[i], which[i]);
+    for (size_t i = 0; i < n; i++) {
+        int k = which[i];
+        fprintf(f, "static int run_%d(const void *const *in, void *const *out, void *arena)\n{\n    g%d_context ctx;\n"
+                "    int status = g%d_init(&ctx, g%d_weights, sizeof g%d_weights, arena, G%d_ARENA_SIZE);\n"
+                "    return status ? status : g%d_run_v(&ctx, in, out);\n}\n", k, k, k, k, k, k, k);
+    }
+    fputs("typedef struct entry {\n    int (*run)(const void *const *in, void *const *out, void *arena);\n    size_t arena_size;\n} entry;\n"
+          "extern const entry entries[];\nconst entry entries[] = {\n", f);
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "    {run_%d, G%d_ARENA_SIZE},\n", which[i], which[i]);
+    fputs("};\n", f);
+    return fclose(f) == 0;
+}
+
+static bool compile(const char *folder, const fz_build *b, const char *cflags)
+{
+    char command[2500];
+    const char *runtime = b->link_runtime ? FXCC_BINARY_DIR "/runtime/libfxrt.a" : "";
+    snprintf(command, sizeof command, "cd %s && %s -std=c99 -pedantic -Wall -Wextra -Werror %s %s -shared -fPIC -I%s/include unit.c %s -o unit.so -lm %s"
+             ">log.txt 2>&1", folder, b->compiler, b->level, cflags ? cflags : "", FXCC_SOURCE_DIR, runtime, b->link_runtime ? "-lgomp " : "");
+    return system(command) == 0;
+}
+
+/* The first line of the log that says error. */
+static void read_log(const char *folder, char *text, size_t size)
+{
+    char path[600], line[500];
+    snprintf(path, sizeof path, "%s/log.txt", folder);
+    FILE *f = fopen(path, "r");
+    snprintf(text, size, "the compiler failed");
+    while (f && fgets(line, sizeof line, f))
+        if (strstr(line, "error")) {
+            line[strcspn(line, "\n")] = 0;
+            snprintf(text, size, "%s", line);
+            break;
+        }
+    if (f)
+        fclose(f);
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Memory whose last byte is the last of a page, with a page behind it that nobody may touch. */
+static unsigned char *guarded(size_t size, size_t align)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + align + page - 1) / page * page;
+    unsigned char *p = mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || mprotect(p + whole, page, PROT_NONE) != 0)
+        _exit(3);
+    return p + whole - (size + align - 1) / align * align;
+}
+
+static size_t tensor_bytes(const fx_tensor *t)
+{
+    return (size_t)fx_tensor_numel(t) * fx_dtype_size(t->dtype);
+}
+
+static void run_entry(const entry *e, const fz_case *c, said *s, unsigned char *results)
+{
+    const void *in[FZ_MAX_INPUTS];
+    void *out[FZ_MAX_OUTPUTS];
+    for (size_t i = 0; i < c->n_in; i++) {
+        size_t bytes = tensor_bytes(&c->in[i]);
+        in[i] = memcpy(guarded(bytes, fx_dtype_size(c->in[i].dtype)), c->in[i].data, bytes);
+    }
+    for (size_t i = 0; i < c->n_out; i++) {
+        size_t bytes = tensor_bytes(&c->out[i]);
+        out[i] = memset(guarded(bytes, fx_dtype_size(c->out[i].dtype)), 0xa5, bytes);
+    }
+    void *arena = memset(guarded(e->arena_size, 64), 0xff, e->arena_size);
+    int status = e->run(in, out, arena);
+    for (size_t i = 0; i < c->n_in; i++)
+        if (memcmp(in[i], c->in[i].data, tensor_bytes(&c->in[i])) != 0)
+            status = INPUT_CHANGED + (int)i;
+    size_t at = s->at;
+    for (size_t i = 0; i < c->n_out; i++) {
+        memcpy(results + at, out[i], tensor_bytes(&c->out[i]));
+        at += (tensor_bytes(&c->out[i]) + 63) / 64 * 64;
+    }
+    s->status = status;
+}
+
+/* Cases from `first` on in a child; the case it did not survive, n when it did all. *how: its wait status. */
+static size_t run_child(const char *folder, size_t first, size_t n, fz_case *const *cases, said *say, unsigned char *results, int *how)
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/unit.so", folder);
+        void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        const entry *entries = lib ? dlsym(lib, "entries") : NULL;
+        if (!entries) {
+            fprintf(stderr, "%s\n", dlerror());
+            _exit(2);
+        }
+        for (size_t i = first; i < n; i++) {
+            alarm(TIMEOUT);
+            run_entry(&entries[i], cases[i], &say[i], results);
+        }
+        _exit(0);
+    }
+    *how = -1;
+    if (child < 0 || waitpid(child, how, 0) != child)
+        return first;
+    if (WIFEXITED(*how) && WEXITSTATUS(*how) == 0)
+        return n;
+    for (size_t i = first; i < n; i++)
+        if (say[i].status == NOT_RUN)
+            return i;
+    return n;
+}
+
+static void judge(fz_case *c, const said *s, unsigned char *results, fz_tally *tally, fz_failure *f)
+{
+    if (s->status >= INPUT_CHANGED) {
+        fz_fail(f, FZ_EMITTED, NULL, "input %d was written", s->status - INPUT_CHANGED);
+        return;
+    }
+    if (s->status != 0) {
+        fz_fail(f, FZ_EMITTED, NULL, "status %d", s->status);
+        return;
+    }
+    size_t at = s->at;
+    for (size_t i = 0; i < c->n_out; i++) {
+        fx_tensor got = c->out[i];
+        int64_t stride = 1;
+        for (int d = got.rank - 1; d >= 0; d--) {
+            got.strides[d] = stride;
+            stride *= got.sizes[d];
+        }
+        got.data = results + at;
+        at += (tensor_bytes(&got) + 63) / 64 * 64;
+        char text[300];
+        if (!fz_compare(c, i, &got, tally, text, sizeof text)) {
+            fz_fail(f, FZ_EMITTED, NULL, "%s", text);
+            snprintf(f->kind, sizeof f->kind, "values");
+            return;
+        }
+    }
+}
+
+static void run_all(const char *folder, size_t n, fz_case *const *cases, fz_tally *tally, fz_failure *const *f)
+{
+    size_t total = 64;
+    said *say = mmap(NULL, n * sizeof *say, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; i < n; i++) {
+        say[i].status = NOT_RUN;
+        say[i].at = total;
+        for (size_t k = 0; k < cases[i]->n_out; k++)
+            total += (tensor_bytes(&cases[i]->out[k]) + 63) / 64 * 64;
+    }
+    unsigned char *results = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if ((void *)say == MAP_FAILED || results == MAP_FAILED)
+        abort();
+    for (size_t first = 0; first < n;) {
+        int how;
+        size_t dead = run_child(folder, first, n, cases, say, results, &how);
+        for (size_t i = first; i < dead; i++)
+            judge(cases[i], &say[i], results, tally, f[i]);
+        if (dead < n)
+            fz_fail(f[dead], FZ_EMITTED, NULL, WIFSIGNALED(how) ? "killed by signal %d" : "ended with status %d",
+                    WIFSIGNALED(how) ? WTERMSIG(how) : how);
+        first = dead + 1;
+    }
+    munmap(results, total);
+    munmap(say, n * sizeof *say);
+}
+
+/* ---- a unit ------------------------------------------------------------------------------------------------------------------------ */
+
+/* Compiles cases that are written; of a unit that does not compile the halves, down to those at fault. */
+static void build_and_run(const char *folder, const fz_build *b, size_t n, fz_case **cases, int *which, fz_tally *tally, fz_failure **f)
+{
+    if (!n)
+        return;
+    if (write_unit(folder, n, which) && compile(folder, b, cases[0]->program->target.cflags)) {
+        run_all(folder, n, cases, tally, f);
+    } else if (n == 1) {
+        char text[600];
+        read_log(folder, text, sizeof text);
+        const char *what = strstr(text, "error");
+        fz_fail(f[0], FZ_COMPILE, NULL, "%s: %s", b->compiler, what ? what : text);
+    } else {
+        build_and_run(folder, b, n / 2, cases, which, tally, f);
+        build_and_run(folder, b, n - n / 2, cases + n / 2, which + n / 2, tally, f + n / 2);
+    }
+}
+
+void fz_unit_run(const char *folder, const fz_build *b, size_t n, fz_case *const *cases, fz_tally *tally, fz_failure *f)
+{
+    fz_case **ready = malloc((n + 1) * sizeof *ready);
+    fz_failure **where = malloc((n + 1) * sizeof *where);
+    int *which = malloc((n + 1) * sizeof *which);
+    size_t k = 0;
+    mkdir(folder, 0777);
+    for (size_t i = 0; i < n; i++) {
+        char prefix[20];
+        snprintf(prefix, sizeof prefix, "g%zu", i);
+        emit_args a = {cases[i], b, folder, prefix};
+        f[i] = (fz_failure){.stage = FZ_OK};
+        if (fx_protect(cases[i]->ctx, emit, &a) != FX_OK) {
+            fz_fail(&f[i], FZ_CODEGEN, cases[i]->ctx, "%s", "");
+            continue;
+        }
+        ready[k] = cases[i];
+        where[k] = &f[i];
+        which[k++] = (int)i;
+    }
+    build_and_run(folder, b, k, ready, which, tally, where);
+    free(ready);
+    free(where);
+    free(which);
+}
