@@ -38,14 +38,6 @@ const char *fx_c_type(fx_dtype dtype)
     return type[dtype];
 }
 
-void fx_put_dims(fx_text *t, int rank, const int64_t *dims, const char *between)
-{
-    if (rank == 0)
-        fx_puts(t, "scalar");
-    for (int i = 0; i < rank; i++)
-        fx_printf(t, "%s%lld", i ? between : "", (long long)dims[i]);
-}
-
 /* Files are called PREFIX.h and so on: they must not hide the system's, nor be what make and CMake call their own targets. */
 static bool taken_elsewhere(const char *prefix)
 {

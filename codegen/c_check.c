@@ -22,13 +22,16 @@ static fx_status vector(fx_emit *e, size_t i, fx_tensor *out)
     const fx_tensor *t = in ? &g->inputs[i] : &g->outputs[i - p->n_inputs];
     bool fits = t->dtype == io->dtype && t->rank == io->rank;
     for (int d = 0; fits && d < io->rank; d++)
-        fits = t->sizes[d] == io->dims[d];
+        fits = t->sizes[d] == io->dims[d].value;
     if (!fits) {
         fx_text want, got;
         fx_text_init(&want, e->arena);
         fx_text_init(&got, e->arena);
-        fx_put_dims(&want, io->rank, io->dims, "x");
-        fx_put_dims(&got, t->rank, t->sizes, "x");
+        fx_dim sizes[FX_MAX_RANK];
+        for (int d = 0; d < t->rank; d++)
+            sizes[d] = fx_dim_of(t->sizes[d]);
+        fx_put_dims(e, &want, io->rank, io->dims, "x");
+        fx_put_dims(e, &got, t->rank, sizes, "x");
         return fx_fail(e->ctx, FX_ERR_ARGUMENT, NULL, "golden vector of %s %zu '%s': expected %s %s, got %s %s", in ? "input" : "output",
                        in ? i : i - p->n_inputs, io->label ? io->label : io->name, fx_dtype_name(io->dtype), want.data,
                        fx_dtype_name(t->dtype), got.data);

@@ -144,6 +144,15 @@ static const char *const_text(fx_emit *e, const fx_sexpr *x)
 
 /* ---- affine expressions ---------------------------------------------------------------------------------- */
 
+/* How far a step of a variable goes, for the order of terms: expressions by the ends of their ranges. */
+static double stride_of(fx_emit *e, fx_dim c)
+{
+    int64_t lo, hi;
+    fx_dim_bounds(fx_program_symbols(e->p), c, &lo, &hi);
+    double l = fabs((double)lo), h = fabs((double)hi);
+    return c.sym ? 0.5 + (l > h ? l : h) : h;
+}
+
 const char *fx_c_affine(fx_emit *e, const fx_affine *a)
 {
     fx_text t;
@@ -152,25 +161,27 @@ const char *fx_c_affine(fx_emit *e, const fx_affine *a)
     for (int done = 0; done < a->n; done++) {
         int at = -1; /* the largest stride first: n, h, w, c */
         for (int i = 0; i < a->n; i++)
-            if (!used[i] && (at < 0 || llabs(a->coef[i]) > llabs(a->coef[at])))
+            if (!used[i] && (at < 0 || stride_of(e, a->coef[i]) > stride_of(e, a->coef[at])))
                 at = i;
         used[at] = true;
-        const char *name = e->loops[a->var[at]].name;
+        const char *name = a->var[at] >= 0 ? e->loops[a->var[at]].name : e->locals[FX_VAR_LOCAL(a->var[at])];
         if (!name)
             continue;
-        int64_t c = a->coef[at];
+        fx_dim c = a->coef[at];
+        bool minus = fx_c_dim_negative(c);
+        if (minus)
+            c = fx_dim_scale(e->ctx, c, -1);
         if (t.size)
-            fx_puts(&t, c < 0 ? " - " : " + ");
-        else if (c < 0)
+            fx_puts(&t, minus ? " - " : " + ");
+        else if (minus)
             fx_puts(&t, "-");
         fx_puts(&t, name);
-        if (c != 1 && c != -1)
-            fx_printf(&t, " * %lld", (long long)(c < 0 ? -c : c));
+        if (!fx_dim_is(c, 1))
+            fx_printf(&t, " * %s", fx_c_factor(e, c));
     }
-    if (!t.size)
-        fx_printf(&t, "%lld", (long long)a->base);
-    else if (a->base)
-        fx_printf(&t, " %c %lld", a->base < 0 ? '-' : '+', (long long)(a->base < 0 ? -a->base : a->base));
+    bool minus = t.size && fx_c_dim_negative(a->base);
+    if (!t.size || !fx_dim_is(a->base, 0))
+        fx_printf(&t, "%s%s", !t.size ? "" : minus ? " - " : " + ", fx_c_dim(e, minus ? fx_dim_scale(e->ctx, a->base, -1) : a->base));
     return t.data;
 }
 
@@ -242,10 +253,10 @@ static fx_status scan_value(fx_emit *e, fx_map *seen, const fx_sexpr *x, int dep
     switch (x->op) {
     case FX_S_LOAD:
         fx_c_scan_buf(e, x->buf, false);
-        fx_c_scan_affine(e, &x->index);
+        FX_TRY(fx_c_scan_affine(e, &x->index));
         break;
     case FX_S_INDEX:
-        fx_c_scan_affine(e, &x->index);
+        FX_TRY(fx_c_scan_affine(e, &x->index));
         break;
     case FX_S_LOCAL:
     case FX_S_CONST:

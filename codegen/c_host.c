@@ -12,11 +12,11 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static void put_ios(fx_text *t, const char *what, const fx_io *io, size_t n, const char **names)
+static void put_ios(fx_emit *e, fx_text *t, const char *what, const fx_io *io, size_t n, const char **names)
 {
     for (size_t i = 0; i < n; i++) {
         fx_printf(t, " *   %s %zu: %s %s ", what, i, fx_dtype_name(io[i].dtype), names[i]);
-        fx_put_dims(t, io[i].rank, io[i].dims, "x");
+        fx_put_dims(e, t, io[i].rank, io[i].dims, "x");
         if (io[i].label && strcmp(io[i].label, names[i]) != 0) {
             fx_puts(t, ", '");
             fx_put_comment(t, io[i].label, 80);
@@ -31,11 +31,11 @@ static void put_io_macros(fx_emit *e, fx_text *t, const char *what, const fx_io 
     for (size_t i = 0; i < n; i++) {
         long long numel = 1;
         for (int d = 0; d < io[i].rank; d++)
-            numel *= io[i].dims[d];
+            numel *= io[i].dims[d].value;
         fx_printf(t, "#define %s_%s%zu_NUMEL %lld\n#define %s_%s%zu_RANK %d\n", e->PREFIX, what, i, numel, e->PREFIX, what, i, io[i].rank);
         if (io[i].rank > 0) {
             fx_printf(t, "#define %s_%s%zu_SHAPE {", e->PREFIX, what, i);
-            fx_put_dims(t, io[i].rank, io[i].dims, ", ");
+            fx_put_dims(e, t, io[i].rank, io[i].dims, ", ");
             fx_puts(t, "}\n");
         }
     }
@@ -113,8 +113,8 @@ fx_status fx_c_header(fx_emit *e)
     fx_puts(t, ". Made by fxcc for ");
     fx_put_comment(t, p->target.name ? p->target.name : "generic", 60);
     fx_puts(t, ".\n *\n");
-    put_ios(t, "input ", p->inputs, p->n_inputs, e->inputs);
-    put_ios(t, "output", p->outputs, p->n_outputs, e->outputs);
+    put_ios(e, t, "input ", p->inputs, p->n_inputs, e->inputs);
+    put_ios(e, t, "output", p->outputs, p->n_outputs, e->outputs);
     fx_puts(t, " * Tensors are dense and row-major, in torch's order of dimensions. They must not overlap each other or the arena.\n");
     put_usage(e, t);
     fx_printf(t, " *\n * Nothing is allocated and nothing global changes. The arena belongs to the context: %s_run works in it and leaves nothing\n"
@@ -333,7 +333,7 @@ static void put_run(fx_emit *e, fx_text *t)
             fx_puts(t, " /* workspace */\n");
         } else {
             fx_puts(t, " /* ");
-            fx_put_dims(t, b->rank, b->dims, "x");
+            fx_put_dims(e, t, b->rank, b->dims, "x");
             fx_puts(t, " */\n");
         }
     }
@@ -354,9 +354,9 @@ static void put_run(fx_emit *e, fx_text *t)
     }
     for (size_t i = 0; i < p->n_outputs; i++) {
         const fx_buf *b = &p->bufs[p->outputs[i].buf];
-        if (needs_copy(p, i) && b->numel > 0)
+        if (needs_copy(p, i) && b->numel.value > 0)
             fx_printf(t, "    memcpy(%s, %s%s, %llu);\n", e->outputs[i], b->kind == FX_BUF_WEIGHT ? "weights->" : "", e->bufs[b->id],
-                      (unsigned long long)b->numel * fx_dtype_size(b->dtype));
+                      (unsigned long long)b->numel.value * fx_dtype_size(b->dtype));
     }
     fx_printf(t, "    return %s_OK;\n}\n", e->PREFIX);
 }

@@ -23,16 +23,33 @@ void fx_c_scan_buf(fx_emit *e, int buf, bool written)
     FX_PUSH(e->arena, f->params, f->n_params, f->cap_params) = param;
 }
 
-/* Whether the expression or a part of it may leave an int's range. */
-void fx_c_scan_affine(fx_emit *e, const fx_affine *a)
+/* Notes the symbols of a size in the step at hand. With some, indices are as wide as pointers. */
+static fx_status scan_dim(fx_emit *e, fx_dim d)
 {
-    double most = a->base < 0 ? -(double)a->base : (double)a->base;
+    e->fact->wide |= !fx_dim_known(d);
+    return fx_c_scan_dim(e, d, e->fact->symbols);
+}
+
+static double size_of(fx_dim d)
+{
+    return d.value < 0 ? -(double)d.value : (double)d.value;
+}
+
+/* Whether the expression or a part of it may leave an int's range. */
+fx_status fx_c_scan_affine(fx_emit *e, const fx_affine *a)
+{
+    double most = size_of(a->base);
+    FX_TRY(scan_dim(e, a->base));
     for (int i = 0; i < a->n; i++) {
-        double extent = a->var[i] < e->fact->n_vars ? (double)e->loops[a->var[i]].extent : 1;
-        most += (a->coef[i] < 0 ? -(double)a->coef[i] : (double)a->coef[i]) * extent;
+        FX_TRY(scan_dim(e, a->coef[i]));
+        if (a->var[i] < 0)
+            e->fact->wide = true; /* an index that is data */
+        else
+            most += size_of(a->coef[i]) * (a->var[i] < e->fact->n_vars ? (double)e->loops[a->var[i]].extent.value : 1);
     }
     if (most > INT32_MAX)
         e->fact->wide = true;
+    return FX_OK;
 }
 
 /* A first walk only counts variables, so that the second has arrays to note their extents in. */
@@ -53,6 +70,7 @@ static fx_status scan_step(void *user, const fx_step *step)
     e->step = step;
     e->fact = &e->facts[step - e->p->steps];
     count_numbers(e->fact, step->body);
+    e->fact->symbols = FX_NEW_ARRAY(e->arena, bool, e->p->n_symbols + 1);
     e->loops = FX_NEW_ARRAY(e->arena, fx_loopname, e->fact->n_vars + 1);
     return FX_OK;
 }
@@ -79,18 +97,18 @@ static fx_status scan_loop(void *user, const fx_stmt *loop)
     fx_emit *e = user;
     e->fact->loops++;
     e->loops[loop->var].extent = loop->extent;
-    if (loop->extent > INT32_MAX - 1)
+    if (loop->extent.value > INT32_MAX - 1)
         e->fact->wide = true;
-    e->parallel |= loop->loop == FX_LOOP_PARALLEL && loop->extent > 1;
-    e->vector |= loop->loop == FX_LOOP_VECTOR && loop->extent > 1;
-    return FX_OK;
+    e->parallel |= loop->loop == FX_LOOP_PARALLEL && !fx_dim_is(loop->extent, 1);
+    e->vector |= loop->loop == FX_LOOP_VECTOR && !fx_dim_is(loop->extent, 1);
+    return scan_dim(e, loop->extent);
 }
 
 static fx_status scan_if(void *user, const fx_stmt *guard)
 {
     fx_emit *e = user;
     for (int i = 0; i < guard->n_cond; i++)
-        fx_c_scan_affine(e, &guard->cond[i]);
+        FX_TRY(fx_c_scan_affine(e, &guard->cond[i]));
     return FX_OK;
 }
 
@@ -101,7 +119,7 @@ static fx_status scan_value(void *user, const fx_stmt *s)
         return fx_fail(e->ctx, FX_INTERNAL, &e->step->loc, "step '%s': a statement without a value", e->step->name);
     if (s->kind == FX_ST_STORE) {
         fx_c_scan_buf(e, s->buf, true);
-        fx_c_scan_affine(e, &s->index);
+        FX_TRY(fx_c_scan_affine(e, &s->index));
     }
     return fx_c_scan_value(e, s->value);
 }
@@ -154,9 +172,9 @@ static bool alone(const fx_emit *e, size_t which)
         const fx_buf *b = &e->p->bufs[f->params[i].buf];
         if (i == which || b->kind != FX_BUF_ARENA || (!f->params[which].written && !f->params[i].written))
             continue;
-        uint64_t a_end = a->offset + (uint64_t)a->numel * fx_dtype_size(a->dtype);
-        uint64_t b_end = b->offset + (uint64_t)b->numel * fx_dtype_size(b->dtype);
-        if (a->offset < b_end && b->offset < a_end)
+        uint64_t a_end = a->offset + (uint64_t)a->numel.value * fx_dtype_size(a->dtype);
+        uint64_t b_end = b->offset + (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
+        if (a->slot >= 0 || b->slot >= 0 ? a->slot == b->slot : a->offset < b_end && b->offset < a_end)
             return false;
     }
     return true;
@@ -259,7 +277,7 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
     fx_loopname *l = &e->loops[loop->var];
     l->extent = loop->extent;
     l->name = NULL;
-    if (loop->extent == 1)
+    if (fx_dim_is(loop->extent, 1))
         return FX_OK; /* printed as its body alone */
     if (loop->loop == FX_LOOP_PARALLEL)
         fx_emit_line(e, "%s_PARALLEL", e->PREFIX);
@@ -270,7 +288,7 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
     fx_names_init(&inner, e->arena, e->scope);
     l->name = fx_names_make(&inner, hint, 24, "i");
     const char *type = e->fact->wide ? "ptrdiff_t" : "int";
-    fx_emit_line(e, "for (%s %s = 0; %s < %lld; %s++) {", type, l->name, l->name, (long long)loop->extent, l->name);
+    fx_emit_line(e, "for (%s %s = 0; %s < %s; %s++) {", type, l->name, l->name, fx_c_dim(e, loop->extent), l->name);
     enter_block(e);
     fx_names_take(e->scope, l->name);
     return FX_OK;
@@ -279,7 +297,7 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
 static fx_status loop_end(void *user, const fx_stmt *loop)
 {
     fx_emit *e = user;
-    if (loop->extent == 1)
+    if (fx_dim_is(loop->extent, 1))
         return FX_OK;
     leave_block(e);
     fx_emit_line(e, "}");
@@ -292,19 +310,19 @@ static const char *condition(fx_emit *e, const fx_affine *a)
     fx_affine left = {0}, right = {0};
     int n_left = 0, n_right = 0;
     for (int i = 0; i < a->n; i++) {
-        bool shown = e->loops[a->var[i]].name != NULL;
-        if (a->coef[i] > 0) {
-            fx_affine_add(&left, a->var[i], a->coef[i]);
+        bool shown = a->var[i] < 0 || e->loops[a->var[i]].name != NULL;
+        if (!fx_c_dim_negative(a->coef[i])) {
+            fx_affine_add(e->ctx, &left, a->var[i], a->coef[i]);
             n_left += shown;
         } else {
-            fx_affine_add(&right, a->var[i], -a->coef[i]);
+            fx_affine_add(e->ctx, &right, a->var[i], fx_dim_scale(e->ctx, a->coef[i], -1));
             n_right += shown;
         }
     }
-    if (a->base > 0 && (n_right || !n_left))
+    if (!fx_c_dim_negative(a->base) && !fx_dim_is(a->base, 0) && (n_right || !n_left))
         left.base = a->base;
     else
-        right.base = -a->base;
+        right.base = fx_dim_scale(e->ctx, a->base, -1);
     if (!n_left)
         return fx_arena_printf(e->arena, "%s <= %s", fx_c_affine(e, &right), fx_c_affine(e, &left));
     return fx_arena_printf(e->arena, "%s >= %s", fx_c_affine(e, &left), fx_c_affine(e, &right));
@@ -437,16 +455,16 @@ static fx_status call(void *user, const fx_stmt *s)
     for (int i = 0; i < k->n_bufs; i++) {
         fx_text a;
         fx_text_init(&a, e->arena);
-        if (c->buf[i] < 0 || (e->p->bufs[c->buf[i]].kind == FX_BUF_WEIGHT && e->p->bufs[c->buf[i]].numel == 0)) {
+        if (c->buf[i] < 0 || (e->p->bufs[c->buf[i]].kind == FX_BUF_WEIGHT && fx_dim_is(e->p->bufs[c->buf[i]].numel, 0))) {
             fx_puts(&a, "NULL");
         } else {
             const fx_buf *b = &e->p->bufs[c->buf[i]];
             if (b->dtype != FX_F32)
                 fx_puts(&a, k->buf[i].written || b->workspace ? "(float *)" : "(const float *)");
-            bool far = b->dtype != FX_F32 && c->offset[i];
+            bool moved = !fx_dim_is(c->offset[i], 0), far = b->dtype != FX_F32 && moved;
             fx_printf(&a, "%s%s", far ? "(" : "", fx_c_buf(e, c->buf[i]));
-            if (c->offset[i])
-                fx_printf(&a, " + %lld%s", (long long)c->offset[i], far ? ")" : "");
+            if (moved)
+                fx_printf(&a, " + %s%s", fx_c_dim(e, c->offset[i]), far ? ")" : "");
         }
         bool wrap = line + a.size + 3 > 110;
         if (wrap)

@@ -9,7 +9,7 @@
 
 static uint64_t bytes_of(const fx_buf *b)
 {
-    return (uint64_t)b->numel * fx_dtype_size(b->dtype);
+    return (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
 }
 
 typedef struct place {
@@ -61,7 +61,7 @@ static void hash_model(fx_emit *e)
         h = hash_bytes(h, p->steps[i].name, strlen(p->steps[i].name));
     for (size_t i = 0; i < e->n_members; i++) {
         const fx_buf *b = &p->bufs[e->members[i].buf];
-        uint64_t v[3] = {e->members[i].offset, (uint64_t)b->numel, b->dtype};
+        uint64_t v[3] = {e->members[i].offset, (uint64_t)b->numel.value, b->dtype};
         h = hash_bytes(h, v, sizeof v);
         h = hash_bytes(h, b->data, bytes_of(b));
     }
@@ -78,7 +78,7 @@ fx_status fx_weights_layout(fx_emit *e)
     uint64_t shift = 0;
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
-        if (b->kind != FX_BUF_WEIGHT || b->numel == 0)
+        if (b->kind != FX_BUF_WEIGHT || fx_dim_is(b->numel, 0))
             continue;
         if (!b->data || b->offset % FX_WEIGHTS_ALIGN)
             return fx_fail(e->ctx, FX_INTERNAL, &b->loc, "weight '%s' has %s", b->name, b->data ? "an offset that is not aligned" : "no data");
@@ -95,7 +95,7 @@ fx_status fx_weights_layout(fx_emit *e)
     uint64_t end = FX_WEIGHTS_HEADER;
     for (size_t i = 0; i < n; i++) {
         const fx_buf *b = &p->bufs[order[i].buf];
-        if (i && order[i].offset == order[i - 1].offset && b->numel == p->bufs[order[i - 1].buf].numel &&
+        if (i && order[i].offset == order[i - 1].offset && fx_dim_equal(b->numel, p->bufs[order[i - 1].buf].numel) &&
             b->dtype == p->bufs[order[i - 1].buf].dtype) {
             e->bufs[b->id] = e->bufs[order[i - 1].buf];
             continue;
@@ -133,8 +133,8 @@ void fx_c_weights_struct(fx_emit *e, fx_text *t)
         if (i == e->n_members)
             break;
         const fx_buf *b = &e->p->bufs[e->members[i].buf];
-        fx_printf(t, "    %s %s[%lld]; /* ", fx_c_type(b->dtype), e->bufs[b->id], (long long)b->numel);
-        fx_put_dims(t, b->rank, b->dims, "x");
+        fx_printf(t, "    %s %s[%lld]; /* ", fx_c_type(b->dtype), e->bufs[b->id], (long long)b->numel.value);
+        fx_put_dims(e, t, b->rank, b->dims, "x");
         if (b->note) {
             fx_puts(t, ", ");
             fx_put_comment(t, b->note, 100);
@@ -232,7 +232,7 @@ static void put_weights_c(fx_emit *e)
     for (size_t i = 0; i < e->n_members; i++) {
         const fx_buf *b = &e->p->bufs[e->members[i].buf];
         fx_printf(&t, "    .%s = {\n", e->bufs[b->id]);
-        fx_put_elements(&t, b->dtype, b->data, b->numel, "        ");
+        fx_put_elements(&t, b->dtype, b->data, b->numel.value, "        ");
         fx_puts(&t, "    },\n");
     }
     fx_puts(&t, "}};\n");

@@ -19,7 +19,7 @@ enum { FX_WEIGHTS_HEADER = 64, FX_WEIGHTS_ALIGN = 64, FX_WEIGHTS_VERSION = 1 };
 /* A loop of the step being printed. */
 typedef struct fx_loopname {
     const char *name;            /* NULL: a loop of one iteration, which is not printed: its variable is 0 */
-    int64_t extent;
+    fx_dim extent;
 } fx_loopname;
 
 /* What a step touches, found by a walk before it is printed. */
@@ -29,6 +29,7 @@ typedef struct fx_step_facts {
     bool weights;                              /* reads some */
     size_t calls, loops;
     bool wide;                                 /* some index does not fit an int */
+    bool *symbols;                             /* by symbol: some size or index names it */
     int n_vars, n_locals;                      /* one more than the largest number of a loop variable, of a local */
 } fx_step_facts;
 
@@ -49,6 +50,8 @@ typedef struct fx_emit {
     const char **bufs;           /* by buffer: what code calls it */
     const char **steps;          /* by step: its function */
     const char **inputs, **outputs; /* parameters of NAME_run */
+    const char **symbols;        /* by symbol: what code calls it */
+    const char *symbol_prefix;   /* before those names: "dims->"; NULL: nothing */
     fx_step_facts *facts;        /* by step */
     bool math;                   /* scalar code calls fxrt_* functions */
     bool casts[FX_DTYPE_COUNT];  /* conversions from float to these integers occur */
@@ -74,14 +77,20 @@ void fx_emit_line(fx_emit *e, const char *fmt, ...) __attribute__((format(printf
 void fx_emit_open(fx_emit *e);                   /* indentation alone */
 fx_file *fx_emit_file(fx_emit *e, const char *suffix, const fx_text *t); /* adds prefix + suffix */
 const char *fx_c_type(fx_dtype dtype);           /* "float" */
-void fx_put_dims(fx_text *t, int rank, const int64_t *dims, const char *between); /* 1x3x32x32; "scalar" */
+
+/* c_dim.c: sizes */
+fx_status fx_c_scan_dim(fx_emit *e, fx_dim d, bool *used); /* marks the symbols it names; refuses what has no spelling */
+const char *fx_c_dim(fx_emit *e, fx_dim d);      /* "batch * seq + 1" */
+const char *fx_c_factor(fx_emit *e, fx_dim d);   /* the same in parentheses unless it is one name or number */
+bool fx_c_dim_negative(fx_dim d);                /* spelt with a minus that can be taken off */
+void fx_put_dims(fx_emit *e, fx_text *t, int rank, const fx_dim *dims, const char *between); /* 1x3x32x32; "scalar" */
 
 /* c_expr.c: affine and scalar expressions */
 const char *fx_c_affine(fx_emit *e, const fx_affine *a);
 fx_status fx_c_value(fx_emit *e, const fx_sexpr *x, const char **out); /* may print temporaries before */
 fx_status fx_c_scan_value(fx_emit *e, const fx_sexpr *x); /* notes what the file must contain, refuses what has no spelling */
 void fx_c_scan_buf(fx_emit *e, int buf, bool written);    /* c_stmt.c: notes a use by the step at hand */
-void fx_c_scan_affine(fx_emit *e, const fx_affine *a);
+fx_status fx_c_scan_affine(fx_emit *e, const fx_affine *a);
 const char *fx_c_buf(fx_emit *e, int buf);       /* a buffer in the current step: "x", "weights->conv1_weight" */
 void fx_put_float(fx_text *t, float v, bool suffix); /* shortest decimal: 1.5f, INFINITY */
 int fx_format_float(char buf[24], float v);      /* the same with suffix, into buf; its length */

@@ -14,7 +14,7 @@ static fx_status walk_body(const fx_stmt *s, const fx_hooks *hooks, void *user)
     for (; s; s = s->next) {
         switch (s->kind) {
         case FX_ST_LOOP:
-            if (s->extent <= 0)
+            if (fx_dim_known(s->extent) && s->extent.value <= 0)
                 break;
             HOOK(loop_begin, s);
             FX_TRY(walk_body(s->body, hooks, user));
@@ -30,6 +30,13 @@ static fx_status walk_body(const fx_stmt *s, const fx_hooks *hooks, void *user)
         case FX_ST_SET: HOOK(set, s); break;
         case FX_ST_CALL: HOOK(call, s); break;
         case FX_ST_COMMENT: HOOK(comment, s); break;
+        case FX_ST_ARRAY: HOOK(array, s); break;
+        case FX_ST_CHECK:
+            HOOK(check_begin, s);
+            FX_TRY(walk_body(s->body, hooks, user));
+            HOOK(check_end, s);
+            break;
+        case FX_ST_BARRIER: HOOK(barrier, s); break;
         }
     }
     return FX_OK;

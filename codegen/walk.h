@@ -21,6 +21,10 @@ typedef struct fx_hooks {
     fx_status (*set)(void *user, const fx_stmt *set);
     fx_status (*call)(void *user, const fx_stmt *call);
     fx_status (*comment)(void *user, const fx_stmt *comment);
+    fx_status (*array)(void *user, const fx_stmt *array);
+    fx_status (*check_begin)(void *user, const fx_stmt *check);
+    fx_status (*check_end)(void *user, const fx_stmt *check);
+    fx_status (*barrier)(void *user, const fx_stmt *barrier);
 } fx_hooks;
 
 fx_status fx_walk_step(const fx_step *step, const fx_hooks *hooks, void *user);

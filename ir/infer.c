@@ -48,67 +48,6 @@ static const char *param_name(const fx_infer *c, int param)
 
 /* ---- dimensions --------------------------------------------------------------------------------------------------- */
 
-fx_dim fx_dim_of(int64_t v)
-{
-    return (fx_dim){.value = v};
-}
-
-static const fx_sym *dim_sym(fx_context *ctx, fx_dim d)
-{
-    return d.sym ? d.sym : fx_sym_int(ctx, d.value);
-}
-
-static fx_dim from_sym(const fx_sym *s)
-{
-    return s->kind == FX_SYM_INT ? fx_dim_of(s->value) : (fx_dim){.sym = s};
-}
-
-static fx_dim sym_op(fx_context *ctx, fx_sym_kind kind, fx_dim a, fx_dim b)
-{
-    const fx_sym *args[2] = {dim_sym(ctx, a), dim_sym(ctx, b)};
-    return from_sym(fx_sym_make(ctx, kind, 2, args));
-}
-
-fx_dim fx_dim_add(fx_context *ctx, fx_dim a, fx_dim b)
-{
-    if (a.sym || b.sym)
-        return sym_op(ctx, FX_SYM_ADD, a, b);
-    int64_t v;
-    if (__builtin_add_overflow(a.value, b.value, &v))
-        v = a.value > 0 ? INT64_MAX : INT64_MIN;
-    return fx_dim_of(v);
-}
-
-fx_dim fx_dim_mul(fx_context *ctx, fx_dim a, fx_dim b)
-{
-    if (a.sym || b.sym)
-        return sym_op(ctx, FX_SYM_MUL, a, b);
-    int64_t v;
-    if (__builtin_mul_overflow(a.value, b.value, &v))
-        v = (a.value > 0) == (b.value > 0) ? INT64_MAX : INT64_MIN;
-    return fx_dim_of(v);
-}
-
-fx_dim fx_dim_sub(fx_context *ctx, fx_dim a, fx_dim b)
-{
-    return fx_dim_add(ctx, a, fx_dim_mul(ctx, b, fx_dim_of(-1)));
-}
-
-fx_dim fx_dim_floordiv(fx_context *ctx, fx_dim a, int64_t b)
-{
-    if (b == 1)
-        return a;
-    if (a.sym)
-        return sym_op(ctx, FX_SYM_FLOORDIV, a, fx_dim_of(b));
-    int64_t q = a.value / b;
-    return fx_dim_of(a.value % b < 0 ? q - 1 : q);
-}
-
-bool fx_dim_is(fx_dim a, int64_t v)
-{
-    return !a.sym && a.value == v;
-}
-
 bool fx_dim_same(fx_dim a, fx_dim b)
 {
     return a.sym == b.sym && a.value == b.value;
@@ -181,7 +120,7 @@ static bool dim_arg(const fx_infer *c, const fx_arg *a, fx_dim *out)
         *out = fx_dim_of(a->i);
         return true;
     case FX_ARG_SYM:
-        *out = from_sym(a->sym);
+        *out = fx_dim_sym(a->sym);
         return true;
     case FX_ARG_NODE:
         t = fx_infer_operand(c, (int)a->i);
@@ -265,12 +204,25 @@ fx_dtype fx_infer_dtype(const fx_infer *c, int param, fx_dtype otherwise)
 }
 
 /* Sets a tensor result after checking that it can exist: no negative size, at most 2^60 elements. */
+/* Arithmetic that leaves 64 bits is kept as text; without a symbol in it, it was of numbers. */
+static bool overflowed(fx_infer *c, fx_dim d)
+{
+    if (!d.sym)
+        return false;
+    fx_text t;
+    fx_text_init(&t, fx_context_arena(c->ctx));
+    fx_sym_print(&t, d.sym);
+    return t.data[strspn(t.data, "0123456789+-*/%() ")] == 0;
+}
+
 fx_status fx_infer_set(fx_infer *c, fx_dtype dtype, int rank, const fx_dim *dims)
 {
     if (rank > FX_MAX_RANK)
         return fx_infer_refuse(c, "expected a result of rank at most %d, got %d", FX_MAX_RANK, rank);
     int64_t numel = 1;
     for (int i = 0; i < rank; i++) {
+        if (overflowed(c, dims[i]))
+            return fx_infer_fail(c, "the result's number of elements overflows");
         if (dims[i].sym || dims[i].value == 0)
             continue;
         if (dims[i].value < 0)
@@ -489,7 +441,7 @@ static const fx_type *arg_type(const fx_node *n, const fx_arg *a)
     case FX_ARG_NONE: return fx_type_scalar(ctx, FX_TYPE_NONE);
     case FX_ARG_BOOL: return fx_type_scalar(ctx, FX_TYPE_BOOL);
     case FX_ARG_INT: return fx_type_int(ctx, fx_dim_of(a->i));
-    case FX_ARG_SYM: return fx_type_int(ctx, from_sym(a->sym));
+    case FX_ARG_SYM: return fx_type_int(ctx, fx_dim_sym(a->sym));
     case FX_ARG_FLOAT: return fx_type_scalar(ctx, FX_TYPE_FLOAT);
     case FX_ARG_STR: return fx_type_scalar(ctx, FX_TYPE_STR);
     case FX_ARG_LIST:

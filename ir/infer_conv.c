@@ -87,7 +87,7 @@ static fx_status conv_set(fx_infer *c, conv *v)
             if (!out.sym && out.value < 0)
                 return fx_infer_fail(c, "the kernel of %s is larger than the padded input %s", fx_infer_text(c, v->w),
                                      fx_infer_text(c, v->x));
-            out = fx_dim_add(ctx, fx_dim_floordiv(ctx, out, v->stride[i]), fx_dim_of(1));
+            out = fx_dim_add(ctx, fx_dim_floordiv(ctx, out, fx_dim_of(v->stride[i])), fx_dim_of(1));
         }
         if (!out.sym && out.value <= 0)
             return fx_infer_fail(c, "expected an output of at least 1 on dim %d, got %" PRId64, lead + 1 + i, out.value);
@@ -338,7 +338,7 @@ static fx_status pool_dims(const fx_infer *c, const pool *p, fx_dim *dims)
             return fx_infer_fail(c, "expected a padding from 0 to half the kernel (%" PRId64 "), got %" PRId64, k, pad);
         fx_dim in = p->x->dims[lead + i];
         fx_dim out = fx_dim_add(ctx, in, fx_dim_of(2 * pad - d * (k - 1) - 1 + (p->ceil_mode ? s - 1 : 0)));
-        out = fx_dim_add(ctx, fx_dim_floordiv(ctx, out, s), fx_dim_of(1));
+        out = fx_dim_add(ctx, fx_dim_floordiv(ctx, out, fx_dim_of(s)), fx_dim_of(1));
         if (p->ceil_mode && !out.sym && (out.value - 1) * s >= in.value + pad)
             out.value--;
         else if (p->ceil_mode && out.sym)

@@ -360,7 +360,7 @@ static fx_status infer_arange(fx_infer *c, int start, int end, int step, int dty
             return fx_infer_fail(c, "expected a step other than 0");
         fx_dim span = d.value > 0 ? fx_dim_sub(c->ctx, e, s) : fx_dim_sub(c->ctx, s, e);
         int64_t by = d.value > 0 ? d.value : -d.value;
-        dim = fx_dim_floordiv(c->ctx, fx_dim_add(c->ctx, span, fx_dim_of(by - 1)), by);
+        dim = fx_dim_floordiv(c->ctx, fx_dim_add(c->ctx, span, fx_dim_of(by - 1)), fx_dim_of(by));
     } else {
         double s = start >= 0 ? fx_node_float(c->node, start) : 0, e = fx_node_float(c->node, end);
         double d = step >= 0 ? fx_node_float(c->node, step) : 1, n = ceil((e - s) / d);

@@ -43,7 +43,7 @@ static fx_status infer_minus_one(const fx_infer *c, const fx_type *x, const fx_d
     if (numbers.value % rest.value == 0)
         *out = fx_dim_mul(c->ctx, total, fx_dim_of(numbers.value / rest.value));
     else
-        *out = fx_dim_floordiv(c->ctx, fx_dim_mul(c->ctx, total, numbers), rest.value);
+        *out = fx_dim_floordiv(c->ctx, fx_dim_mul(c->ctx, total, numbers), rest);
     return FX_OK;
 }
 
@@ -97,7 +97,7 @@ static fx_status slice_dim(const fx_infer *c, fx_dim size, fx_dim *out)
             end = m->kind == FX_SYM_INT ? fx_dim_of(m->value) : (fx_dim){.sym = m};
         }
         fx_dim n = fx_dim_add(c->ctx, fx_dim_sub(c->ctx, end, start), fx_dim_of(step.value - 1));
-        *out = fx_dim_floordiv(c->ctx, n, step.value);
+        *out = fx_dim_floordiv(c->ctx, n, step);
         return FX_OK;
     }
     int64_t s = start.value, e = end.value, n = size.value;
@@ -203,7 +203,7 @@ static fx_status infer_shuffle(fx_infer *c, const fx_type *x)
     if (!dims[at].sym && dims[at].value % by)
         return fx_infer_fail(c, "expected a multiple of %" PRId64 " channels, got %s", by, fx_infer_text(c, x));
     if (pixels) {
-        dims[at] = fx_dim_floordiv(c->ctx, dims[at], by);
+        dims[at] = fx_dim_floordiv(c->ctx, dims[at], fx_dim_of(by));
         dims[at + 1] = fx_dim_mul(c->ctx, dims[at + 1], fx_dim_of(r));
         dims[at + 2] = fx_dim_mul(c->ctx, dims[at + 2], fx_dim_of(r));
     }

@@ -170,6 +170,41 @@ typedef struct fx_sym_range {
     int64_t min, max;
 } fx_sym_range;
 
+/* ---- dim.c: arithmetic and proofs on dimensions ---------------------------------------------------- */
+
+/* The symbols a dimension may name, with their ranges: a graph's or a program's. */
+typedef struct fx_symbols {
+    size_t n;
+    const fx_sym_range *v;
+} fx_symbols;
+
+fx_dim fx_dim_of(int64_t v);
+fx_dim fx_dim_sym(const fx_sym *s);                    /* a number when s is one */
+const fx_sym *fx_dim_as_sym(fx_context *ctx, fx_dim d);
+bool fx_dim_known(fx_dim d);                           /* a number: d.value */
+bool fx_dim_is(fx_dim d, int64_t v);                   /* the number v */
+bool fx_dim_equal(fx_dim a, fx_dim b);                 /* the same number or expression; false says nothing about expressions */
+/* Numbers are folded; expressions canonical (products of sums are expanded). Overflow gives an OPAQUE, of which nothing can be proved. */
+fx_dim fx_dim_add(fx_context *ctx, fx_dim a, fx_dim b);
+fx_dim fx_dim_sub(fx_context *ctx, fx_dim a, fx_dim b);
+fx_dim fx_dim_mul(fx_context *ctx, fx_dim a, fx_dim b);
+fx_dim fx_dim_scale(fx_context *ctx, fx_dim a, int64_t factor);
+fx_dim fx_dim_plus(fx_context *ctx, fx_dim a, int64_t v);
+fx_dim fx_dim_floordiv(fx_context *ctx, fx_dim a, fx_dim b); /* Python's //; exact quotients of products are simplified: 12*s // s is 12 */
+fx_dim fx_dim_mod(fx_context *ctx, fx_dim a, fx_dim b);
+fx_dim fx_dim_max(fx_context *ctx, fx_dim a, fx_dim b);
+/* a / b when b divides a whatever the symbols are: 12*s / 4, s*t / t. */
+bool fx_dim_divide(fx_context *ctx, fx_dim a, fx_dim b, fx_dim *quotient);
+/* Inclusive bounds by interval arithmetic over the symbols' ranges; INT64_MIN / INT64_MAX where there are none. */
+void fx_dim_bounds(fx_symbols symbols, fx_dim d, int64_t *lo, int64_t *hi);
+/* Whether d >= v for all values of the symbols in their ranges. Proof: d - v as a polynomial in the symbols (and in //, %, Max, Min
+ * as further unknowns), each shifted by the end of its range, has no negative coefficient. False: not proved. */
+bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v);
+bool fx_dim_le(fx_context *ctx, fx_symbols symbols, fx_dim a, fx_dim b); /* proves a <= b */
+/* The number for values of the symbols, by position. false: a symbol that is not there, an OPAQUE, a division by zero, overflow. */
+bool fx_dim_eval(fx_symbols symbols, const int64_t *values, fx_dim d, int64_t *out);
+void fx_dim_print(fx_text *t, fx_dim d);
+
 /* ---- type.c: interned value types ---------------------------------------------------------------- */
 
 typedef enum fx_type_kind {

@@ -83,14 +83,75 @@ int fx_kernel_buf(const fx_kernel *k, const char *name)
 void fx_call_set(fx_call_stmt *c, const char *field, double v)
 {
     int i = fx_kernel_field(&kernels[c->kernel], field);
-    if (i >= 0)
+    if (i >= 0) {
         c->field[i] = v;
+        c->sym[i] = NULL;
+    }
+}
+
+void fx_call_set_dim(fx_call_stmt *c, const char *field, fx_dim v)
+{
+    int i = fx_kernel_field(&kernels[c->kernel], field);
+    if (i >= 0) {
+        c->field[i] = v.sym ? 0 : (double)v.value;
+        c->sym[i] = v.sym;
+    }
 }
 
 double fx_call_field(const fx_call_stmt *c, const char *field)
 {
     int i = fx_kernel_field(&kernels[c->kernel], field);
     return i >= 0 ? c->field[i] : 0;
+}
+
+/* What is no integer (the verifier refuses it) is cut off. */
+static fx_dim field_dim(const fx_call_stmt *c, int i)
+{
+    double v = c->field[i];
+    if (c->sym[i])
+        return fx_dim_sym(c->sym[i]);
+    return fx_dim_of(v >= -0x1p53 && v <= 0x1p53 ? (int64_t)v : v > 0 ? INT64_C(1) << 53 : -(INT64_C(1) << 53));
+}
+
+fx_dim fx_call_dim(const fx_call_stmt *c, const char *field)
+{
+    int i = fx_kernel_field(&kernels[c->kernel], field);
+    return i >= 0 ? field_dim(c, i) : fx_dim_of(0);
+}
+
+bool fx_call_is_static(const fx_call_stmt *c)
+{
+    const fx_kernel *k = &kernels[c->kernel];
+    for (int i = 0; i < k->n_fields; i++) {
+        if (c->sym[i])
+            return false;
+    }
+    for (int i = 0; i < k->n_bufs; i++) {
+        if (c->offset[i].sym)
+            return false;
+    }
+    return true;
+}
+
+bool fx_call_bind(fx_symbols symbols, const int64_t *values, const fx_call_stmt *c, fx_call_stmt *out)
+{
+    const fx_kernel *k = &kernels[c->kernel];
+    *out = *c;
+    for (int i = 0; i < k->n_fields; i++) {
+        int64_t v;
+        if (!c->sym[i])
+            continue;
+        if (!fx_dim_eval(symbols, values, fx_dim_sym(c->sym[i]), &v) || v < INT32_MIN || v > INT32_MAX)
+            return false;
+        out->field[i] = (double)v;
+        out->sym[i] = NULL;
+    }
+    for (int i = 0; i < k->n_bufs; i++) {
+        if (!fx_dim_eval(symbols, values, c->offset[i], &out->offset[i].value))
+            return false;
+        out->offset[i].sym = NULL;
+    }
+    return true;
 }
 
 /* Values out of int32_t's range are clipped: the verifier refuses such calls, everybody else only must not trip on them. */
@@ -118,6 +179,7 @@ void fx_call_from_desc(fx_call_stmt *c, const void *desc)
     const fx_kernel *k = &kernels[c->kernel];
     const char *at = desc;
     for (int i = 0; i < k->n_fields; i++, at += 4) {
+        c->sym[i] = NULL;
         if (k->field[i].is_float) {
             float f;
             memcpy(&f, at, 4);
@@ -131,182 +193,171 @@ void fx_call_from_desc(fx_call_stmt *c, const void *desc)
 }
 
 /* ---- footprints: how many elements, from its offset on, each argument may touch ------------------------------
- * A window of sizes n0 x n1 x n2 x n3 with strides s0, s1, s2, 1 spans sum((n-1) * s) + 1 elements; 0 when empty. */
+ * A window of sizes n0 x n1 x n2 x n3 with strides s0, s1, s2, 1 spans sum((n-1) * s) + 1 elements; 0 when empty. Sizes that are
+ * expressions are positive where the call runs. */
 
-static int64_t round_up(int64_t n, int64_t multiple)
+typedef struct footprint {
+    fx_context *ctx;
+    const fx_call_stmt *c;
+    int multiple;              /* of a packed dim */
+} footprint;
+
+static fx_dim field(const footprint *f, const char *name)
 {
-    return multiple > 0 ? (n + multiple - 1) / multiple * multiple : n;
+    return fx_call_dim(f->c, name);
 }
 
-/* Products of descriptor fields fit in 128 bits; past 2^62 no buffer reaches, so clip there. */
-static int64_t clip(__int128 v)
+static fx_dim round_up(const footprint *f, fx_dim n)
 {
-    const int64_t top = INT64_C(1) << 62;
-    return v > top ? top : v < 0 ? 0 : (int64_t)v;
+    int64_t m = f->multiple > 0 ? f->multiple : 1;
+    return fx_dim_scale(f->ctx, fx_dim_floordiv(f->ctx, fx_dim_plus(f->ctx, n, m - 1), fx_dim_of(m)), m);
 }
 
-static int64_t span(int n, const int32_t *sizes, const int32_t *strides)
+static bool is_empty(fx_dim n)
 {
-    __int128 last = 0;
+    return !n.sym && n.value <= 0;
+}
+
+static fx_dim span(const footprint *f, int n, const fx_dim *sizes, const fx_dim *strides)
+{
+    fx_dim last = fx_dim_of(1);
     for (int i = 0; i < n; i++) {
-        if (sizes[i] <= 0)
-            return 0;
-        last += (__int128)(sizes[i] - 1) * strides[i];
+        if (is_empty(sizes[i]))
+            return fx_dim_of(0);
+        last = fx_dim_add(f->ctx, last, fx_dim_mul(f->ctx, fx_dim_plus(f->ctx, sizes[i], -1), strides[i]));
     }
-    return clip(last + 1);
+    return is_empty(last) ? fx_dim_of(0) : last;
 }
 
-/* n * h * w pixels of c dense channels. */
-static int64_t span_nhwc(int32_t n, int32_t h, int32_t w, int64_t c, int32_t s_n, int32_t s_h, int32_t s_w)
+/* Of n fields by name, and innermost a dense dim. */
+static fx_dim spans(const footprint *f, int n, const char *const *sizes, const char *const *strides, fx_dim last)
 {
-    if (c <= 0)
-        return 0;
-    int64_t pixels = span(3, (int32_t[]){n, h, w}, (int32_t[]){s_n, s_h, s_w});
-    return pixels ? clip((__int128)pixels + c - 1) : 0;
+    fx_dim size[5], stride[5];
+    for (int i = 0; i < n; i++) {
+        size[i] = field(f, sizes[i]);
+        stride[i] = field(f, strides[i]);
+    }
+    size[n] = last;
+    stride[n] = fx_dim_of(1);
+    return span(f, n + 1, size, stride);
 }
 
-static int64_t product(int n, const int64_t *v)
+static fx_dim product(const footprint *f, int n, const fx_dim *v)
 {
-    __int128 p = 1;
-    for (int i = 0; i < n; i++)
-        p = (__int128)clip(p) * (v[i] > 0 ? v[i] : 0);
-    return clip(p);
+    fx_dim p = fx_dim_of(1);
+    for (int i = 0; i < n; i++) {
+        if (is_empty(v[i]))
+            return fx_dim_of(0);
+        p = fx_dim_mul(f->ctx, p, v[i]);
+    }
+    return p;
 }
 
-/* Elements of a packed bias, as fxrt_bias_pack lays it out. */
-static int64_t bias_size(int64_t groups, int64_t n, int64_t multiple)
+static const fx_dim no_extent = {.value = -1};
+
+static fx_dim nhwc(const footprint *f, bool input, char arg, fx_dim channels)
 {
-    return product(2, (int64_t[]){groups, round_up(n, multiple)});
+    const char *const in[] = {"n", "ih", "iw"}, *const out[] = {"n", "oh", "ow"};
+    const char *const x[] = {"xs_n", "xs_h", "xs_w"}, *const y[] = {"ys_n", "ys_h", "ys_w"}, *const r[] = {"rs_n", "rs_h", "rs_w"};
+    return spans(f, 3, input ? in : out, arg == 'x' ? x : arg == 'r' ? r : y, channels);
 }
 
-static int64_t conv2d_extent(const fx_program *p, const fx_call_stmt *c, char arg)
+static fx_dim conv2d_extent(const fx_program *p, footprint *f, char arg)
 {
-    const fx_target *t = &p->target;
-    fxrt_conv2d_desc d;
-    fx_call_to_desc(c, &d);
-    bool dw = c->kernel == FX_K_conv2d_dw;
+    bool dw = f->c->kernel == FX_K_conv2d_dw;
+    fx_dim groups = field(f, "groups"), oc = field(f, "oc"), ic = field(f, "ic"), all = fx_dim_mul(f->ctx, groups, oc);
+    f->multiple = dw ? p->target.lanes : p->target.nr;
     switch (arg) {
     case 'x':
-        return span_nhwc(d.n, d.ih, d.iw, (int64_t)d.groups * d.ic, d.xs_n, d.xs_h, d.xs_w);
+        return nhwc(f, true, arg, fx_dim_mul(f->ctx, groups, ic));
     case 'y':
-        return span_nhwc(d.n, d.oh, d.ow, (int64_t)d.groups * d.oc, d.ys_n, d.ys_h, d.ys_w);
     case 'r':
-        return span_nhwc(d.n, d.oh, d.ow, (int64_t)d.groups * d.oc, d.rs_n, d.rs_h, d.rs_w);
+        return nhwc(f, false, arg, all);
     case 'w':
         if (dw)
-            return product(3, (int64_t[]){d.kh, d.kw, round_up((int64_t)d.groups * d.oc, t->lanes)});
-        if (c->kernel == FX_K_conv2d)
-            return product(5, (int64_t[]){d.groups, round_up(d.oc, t->nr), d.kh, d.kw, d.ic});
-        return -1;
-    case 'b':
-        return dw ? bias_size(1, (int64_t)d.groups * d.oc, t->lanes) : bias_size(d.groups, d.oc, t->nr);
+            return product(f, 3, (fx_dim[]){field(f, "kh"), field(f, "kw"), round_up(f, all)});
+        if (f->c->kernel == FX_K_conv2d)
+            return product(f, 5, (fx_dim[]){groups, round_up(f, oc), field(f, "kh"), field(f, "kw"), ic});
+        return no_extent;
+    case 'b': /* as fxrt_bias_pack lays it out */
+        return dw ? round_up(f, all) : product(f, 2, (fx_dim[]){groups, round_up(f, oc)});
     default:
-        return -1;
+        return no_extent;
     }
 }
 
-static int64_t gemm_extent(const fx_program *p, const fx_call_stmt *c, char arg)
+static fx_dim gemm_extent(const fx_program *p, footprint *f, char arg)
 {
-    const fx_target *t = &p->target;
-    fxrt_gemm_desc d;
-    fx_call_to_desc(c, &d);
+    const char *const rows[] = {"batch", "m"}, *const x[] = {"x_b", "x_m"}, *const y[] = {"y_b", "y_m"}, *const r[] = {"r_b", "r_m"};
+    f->multiple = p->target.nr;
     switch (arg) {
     case 'x':
-        return span(3, (int32_t[]){d.batch, d.m, d.k}, (int32_t[]){d.x_b, d.x_m, 1});
+        return spans(f, 2, rows, x, field(f, "k"));
     case 'y':
-        return span(3, (int32_t[]){d.batch, d.m, d.n}, (int32_t[]){d.y_b, d.y_m, 1});
+        return spans(f, 2, rows, y, field(f, "n"));
     case 'r':
-        return span(3, (int32_t[]){d.batch, d.m, d.n}, (int32_t[]){d.r_b, d.r_m, 1});
+        return spans(f, 2, rows, r, field(f, "n"));
     case 'w':
-        if (c->kernel == FX_K_matmul)
-            return span(3, (int32_t[]){d.batch, d.k, d.n}, (int32_t[]){d.w_b, d.w_k, d.w_n});
-        return product(2, (int64_t[]){round_up(d.n, t->nr), d.k});
+        if (f->c->kernel == FX_K_matmul)
+            return span(f, 3, (fx_dim[]){field(f, "batch"), field(f, "k"), field(f, "n")},
+                        (fx_dim[]){field(f, "w_b"), field(f, "w_k"), field(f, "w_n")});
+        return product(f, 2, (fx_dim[]){round_up(f, field(f, "n")), field(f, "k")});
     case 'b':
-        return bias_size(1, d.n, t->nr);
+        return round_up(f, field(f, "n"));
     default:
-        return -1;
+        return no_extent;
     }
 }
 
-static int64_t pool2d_extent(const fx_call_stmt *c, char arg)
+static fx_dim norm_extent(const footprint *f, char arg)
 {
-    fxrt_pool2d_desc d;
-    fx_call_to_desc(c, &d);
-    return arg == 'x' ? span_nhwc(d.n, d.ih, d.iw, d.c, d.xs_n, d.xs_h, d.xs_w)
-                      : span_nhwc(d.n, d.oh, d.ow, d.c, d.ys_n, d.ys_h, d.ys_w);
-}
-
-static int64_t resize2d_extent(const fx_call_stmt *c, char arg)
-{
-    fxrt_resize2d_desc d;
-    fx_call_to_desc(c, &d);
-    return arg == 'x' ? span_nhwc(d.n, d.ih, d.iw, d.c, d.xs_n, d.xs_h, d.xs_w)
-                      : span_nhwc(d.n, d.oh, d.ow, d.c, d.ys_n, d.ys_h, d.ys_w);
-}
-
-static int64_t layer_norm_extent(const fx_call_stmt *c, char arg)
-{
-    fxrt_layer_norm_desc d;
-    fx_call_to_desc(c, &d);
-    if (arg == 'x' || arg == 'y')
-        return span(2, (int32_t[]){d.rows, d.n}, (int32_t[]){arg == 'x' ? d.x_m : d.y_m, 1});
-    return d.n;
-}
-
-static int64_t group_norm_extent(const fx_call_stmt *c, char arg)
-{
-    fxrt_group_norm_desc d;
-    fx_call_to_desc(c, &d);
-    if (arg == 'x')
-        return span(3, (int32_t[]){d.n, d.hw, d.c}, (int32_t[]){d.xs_n, d.xs_p, 1});
-    if (arg == 'y')
-        return span(3, (int32_t[]){d.n, d.hw, d.c}, (int32_t[]){d.ys_n, d.ys_p, 1});
-    return d.c;
+    const char *const rows[] = {"rows"}, *const x_m[] = {"x_m"}, *const y_m[] = {"y_m"};
+    const char *const pixels[] = {"n", "hw"}, *const x[] = {"xs_n", "xs_p"}, *const y[] = {"ys_n", "ys_p"};
+    if (f->c->kernel == FX_K_layer_norm)
+        return arg == 'x' || arg == 'y' ? spans(f, 1, rows, arg == 'x' ? x_m : y_m, field(f, "n")) : field(f, "n");
+    return arg == 'x' || arg == 'y' ? spans(f, 2, pixels, arg == 'x' ? x : y, field(f, "c")) : field(f, "c");
 }
 
 /* Elements argument `arg` (x, y, w, b, r) spans from its offset on; -1 when the kernel does not say. */
-static int64_t extent_of(const fx_program *p, const fx_call_stmt *c, char arg)
+static fx_dim extent_of(const fx_program *p, const fx_call_stmt *c, char arg)
 {
+    footprint f = {.ctx = p->ctx, .c = c};
     switch (c->kernel) {
     case FX_K_conv2d:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
-        return conv2d_extent(p, c, arg);
+        return conv2d_extent(p, &f, arg);
     case FX_K_gemm:
     case FX_K_matmul:
-        return gemm_extent(p, c, arg);
+        return gemm_extent(p, &f, arg);
     case FX_K_max_pool2d:
     case FX_K_avg_pool2d:
-        return pool2d_extent(c, arg);
     case FX_K_adaptive_avg_pool2d:
     case FX_K_adaptive_max_pool2d:
     case FX_K_upsample_nearest2d:
     case FX_K_upsample_bilinear2d:
-        return resize2d_extent(c, arg);
+        return nhwc(&f, arg == 'x', arg, field(&f, "c"));
     case FX_K_softmax:
-    case FX_K_log_softmax: {
-        fxrt_softmax_desc d;
-        fx_call_to_desc(c, &d);
-        return product(3, (int64_t[]){d.outer, d.n, d.inner});
-    }
+    case FX_K_log_softmax:
+        return product(&f, 3, (fx_dim[]){field(&f, "outer"), field(&f, "n"), field(&f, "inner")});
     case FX_K_layer_norm:
-        return layer_norm_extent(c, arg);
     case FX_K_group_norm:
-        return group_norm_extent(c, arg);
+        return norm_extent(&f, arg);
     case FX_K_COUNT:
         break;
     }
-    return -1;
+    return no_extent;
 }
 
-bool fx_call_footprint(const fx_program *p, const fx_call_stmt *c, int arg, int64_t *lo, int64_t *hi)
+bool fx_call_footprint(const fx_program *p, const fx_call_stmt *c, int arg, fx_dim *lo, fx_dim *hi)
 {
     const fx_kernel *k = &kernels[c->kernel];
     int buf = c->buf[arg];
-    int64_t whole = buf >= 0 && (size_t)buf < p->n_bufs ? p->bufs[buf].numel : 0;
+    fx_dim whole = buf >= 0 && (size_t)buf < p->n_bufs ? p->bufs[buf].numel : fx_dim_of(0);
     const char *name = k->buf[arg].name;
-    int64_t n = strcmp(name, "ws") == 0 ? -1 : extent_of(p, c, name[0]);
+    fx_dim n = strcmp(name, "ws") == 0 ? no_extent : extent_of(p, c, name[0]);
+    bool says = n.sym || n.value >= 0;
     *lo = c->offset[arg];
-    *hi = n < 0 ? whole - 1 : clip((__int128)*lo + n) - 1;
-    return n >= 0;
+    *hi = fx_dim_plus(p->ctx, says ? fx_dim_add(p->ctx, *lo, n) : whole, -1);
+    return says;
 }

@@ -61,6 +61,9 @@ fx_status fx_lex_enter(fx_lexer *lx);                      /* one level deeper; 
 bool fx_is_word(const char *s, bool dots);
 /* s as it is when it is a word, else quoted. */
 void fx_put_word(fx_text *t, const char *s, bool dots);
+/* A symbolic integer, and how it is spelled so that it reads back. tmp: for the time of the reading. (lex_sym.c, print.c) */
+fx_status fx_lex_sym(fx_lexer *lx, fx_arena *tmp, const fx_sym **out);
+void fx_put_dim(fx_text *t, fx_dim d);
 /* The shortest decimal that reads back as this float: 0.1, where fx_put_double shows what the float is (0.10000000149011612). */
 void fx_put_f32(fx_text *t, float v);
 /* What "torch.strided" or "torch.channels_last" is: FX_ARG_LAYOUT, FX_ARG_MEMORY_FORMAT, FX_ARG_NONE when neither. (print.c) */

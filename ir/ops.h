@@ -46,13 +46,7 @@ fx_status fx_infer_set(fx_infer *c, fx_dtype dtype, int rank, const fx_dim *dims
 fx_dtype fx_infer_dtype(const fx_infer *c, int param, fx_dtype otherwise);
 const char *fx_infer_text(const fx_infer *c, const fx_type *t);      /* a type as text, for messages */
 
-/* Dimension arithmetic; numbers saturate at the ends of int64. */
-fx_dim fx_dim_of(int64_t v);
-fx_dim fx_dim_add(fx_context *ctx, fx_dim a, fx_dim b);
-fx_dim fx_dim_sub(fx_context *ctx, fx_dim a, fx_dim b);
-fx_dim fx_dim_mul(fx_context *ctx, fx_dim a, fx_dim b);
-fx_dim fx_dim_floordiv(fx_context *ctx, fx_dim a, int64_t b);        /* b > 0 */
-bool fx_dim_is(fx_dim a, int64_t v);
+/* Comparisons (their arithmetic: ir.h). */
 bool fx_dim_same(fx_dim a, fx_dim b);                                /* surely equal */
 bool fx_dim_differ(fx_dim a, fx_dim b);                              /* surely not equal */
 

@@ -59,7 +59,7 @@ static void put_sym(fx_text *t, const fx_sym *s)
     fx_puts(t, ")");
 }
 
-static void put_dim(fx_text *t, fx_dim d)
+void fx_put_dim(fx_text *t, fx_dim d)
 {
     if (d.sym)
         put_sym(t, d.sym);
@@ -71,7 +71,7 @@ static void put_dims(fx_text *t, int n, const fx_dim *dims)
 {
     for (int i = 0; i < n; i++) {
         fx_puts(t, i ? ", " : "");
-        put_dim(t, dims[i]);
+        fx_put_dim(t, dims[i]);
     }
 }
 
@@ -111,7 +111,7 @@ static void put_type(fx_text *t, const fx_type *type)
         }
     } else if (type->kind == FX_TYPE_INT && (type->value.sym || type->value.value)) {
         fx_puts(t, "int(");
-        put_dim(t, type->value);
+        fx_put_dim(t, type->value);
         fx_puts(t, ")");
     } else {
         fx_type_print(t, type);

@@ -1,4 +1,4 @@
-/* ir/program.c: building loop programs, affine arithmetic, and which elements statements touch.
+/* ir/program.c: building loop programs, affine arithmetic.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <ctype.h>
 #include <string.h>
@@ -93,16 +93,19 @@ static const char *unique(fx_program *p, const char *text, bool (*taken)(const f
     return numbered;
 }
 
-int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype dtype, int rank, const int64_t *dims)
+int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype dtype, int rank, const fx_dim *dims)
 {
-    fx_buf b = {.id = (int)p->n_bufs, .kind = kind, .dtype = dtype, .rank = rank, .numel = 1, .io = -1, .overlay = -1};
+    fx_buf b = {.id = (int)p->n_bufs, .kind = kind, .dtype = dtype, .rank = rank, .numel = fx_dim_of(1), .io = -1, .slot = -1, .overlay = -1};
+    bool possible = true;
     b.name = unique(p, name, buf_named, p->n_bufs);
     for (int i = 0; i < rank && i < FX_MAX_RANK; i++) {
         b.dims[i] = dims[i];
-        /* A product that overflows becomes -1, which the verifier refuses. */
-        if (b.numel < 0 || dims[i] < 0 || __builtin_mul_overflow(b.numel, dims[i], &b.numel))
-            b.numel = -1;
+        possible &= dims[i].sym || dims[i].value >= 0;
+        b.numel = fx_dim_mul(p->ctx, b.numel, dims[i]);
     }
+    /* A negative size and a product that overflows become -1, which the verifier refuses. */
+    if (!possible || (b.numel.sym && b.numel.sym->kind == FX_SYM_OPAQUE))
+        b.numel = fx_dim_of(-1);
     FX_PUSH(p->arena, p->bufs, p->n_bufs, p->cap_bufs) = b;
     return b.id;
 }
@@ -131,27 +134,32 @@ fx_stmt *fx_stmt_new(fx_program *p, fx_stmt_kind kind)
 
 fx_affine fx_affine_const(int64_t base)
 {
+    return (fx_affine){.base = fx_dim_of(base)};
+}
+
+fx_affine fx_affine_dim(fx_dim base)
+{
     return (fx_affine){.base = base};
 }
 
-/* An expression that left int64_t's range or has too many variables: no index is so large, so the verifier refuses it. */
+/* An expression that has too many variables: no index is so large, so the verifier refuses it. What leaves int64_t's range becomes
+ * OPAQUE in fx_dim arithmetic, which it refuses too. */
 static void poison(fx_affine *a)
 {
-    a->base = INT64_MAX;
+    a->base = fx_dim_of(INT64_MAX);
     a->n = 0;
 }
 
-void fx_affine_add(fx_affine *a, int var, int64_t coef)
+void fx_affine_add(fx_context *ctx, fx_affine *a, int var, fx_dim coef)
 {
-    if (coef == 0)
+    if (fx_dim_is(coef, 0))
         return;
     int at = 0;
     while (at < a->n && a->var[at] < var)
         at++;
     if (at < a->n && a->var[at] == var) {
-        if (__builtin_add_overflow(a->coef[at], coef, &a->coef[at])) {
-            poison(a);
-        } else if (a->coef[at] == 0) {
+        a->coef[at] = fx_dim_add(ctx, a->coef[at], coef);
+        if (fx_dim_is(a->coef[at], 0)) {
             a->n--;
             memmove(&a->var[at], &a->var[at + 1], (size_t)(a->n - at) * sizeof a->var[0]);
             memmove(&a->coef[at], &a->coef[at + 1], (size_t)(a->n - at) * sizeof a->coef[0]);
@@ -169,14 +177,42 @@ void fx_affine_add(fx_affine *a, int var, int64_t coef)
     a->n++;
 }
 
-fx_affine fx_affine_sum(const fx_affine *a, const fx_affine *b)
+fx_affine fx_affine_sum(fx_context *ctx, const fx_affine *a, const fx_affine *b)
 {
     fx_affine s = *a;
-    if (__builtin_add_overflow(s.base, b->base, &s.base))
-        poison(&s);
+    s.base = fx_dim_add(ctx, s.base, b->base);
     for (int i = 0; i < b->n; i++)
-        fx_affine_add(&s, b->var[i], b->coef[i]);
+        fx_affine_add(ctx, &s, b->var[i], b->coef[i]);
     return s;
+}
+
+bool fx_affine_is_static(const fx_affine *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        if (a->coef[i].sym)
+            return false;
+    }
+    return true;
+}
+
+bool fx_affine_equal(const fx_affine *a, const fx_affine *b)
+{
+    if (a->n != b->n || !fx_dim_equal(a->base, b->base))
+        return false;
+    for (int i = 0; i < a->n; i++) {
+        if (a->var[i] != b->var[i] || !fx_dim_equal(a->coef[i], b->coef[i]))
+            return false;
+    }
+    return true;
+}
+
+fx_dim fx_affine_coef(const fx_affine *a, int var)
+{
+    for (int i = 0; i < a->n && i < FX_MAX_LOOPS; i++) {
+        if (a->var[i] == var)
+            return a->coef[i];
+    }
+    return fx_dim_of(0);
 }
 
 /* ---- scalar expressions -------------------------------------------------------------------------------------- */
@@ -213,6 +249,13 @@ fx_sexpr *fx_s_const(fx_program *p, fx_dtype dtype, double v)
     return e;
 }
 
+fx_sexpr *fx_s_int(fx_program *p, fx_dtype dtype, int64_t v)
+{
+    fx_sexpr *e = fx_s_const(p, dtype, (double)v);
+    e->ival = v;
+    return e;
+}
+
 fx_sexpr *fx_s_load(fx_program *p, int buf, const fx_affine *index)
 {
     fx_sexpr *e = FX_NEW(p->arena, fx_sexpr);
@@ -232,6 +275,20 @@ fx_sexpr *fx_s_local(fx_program *p, int local, fx_dtype dtype)
     return e;
 }
 
+fx_sexpr *fx_s_index(fx_program *p, const fx_affine *index)
+{
+    fx_sexpr *e = FX_NEW(p->arena, fx_sexpr);
+    e->op = FX_S_INDEX;
+    e->dtype = FX_I64;
+    e->index = *index;
+    return e;
+}
+
+fx_sexpr *fx_s_cast(fx_program *p, fx_dtype dtype, const fx_sexpr *a)
+{
+    return a->dtype == dtype ? (fx_sexpr *)(uintptr_t)a : fx_s_op(p, FX_S_CAST, dtype, a, NULL, NULL);
+}
+
 fx_sexpr *fx_s_op(fx_program *p, fx_sop op, fx_dtype dtype, const fx_sexpr *a, const fx_sexpr *b, const fx_sexpr *c)
 {
     fx_sexpr *e = FX_NEW(p->arena, fx_sexpr);
@@ -241,272 +298,4 @@ fx_sexpr *fx_s_op(fx_program *p, fx_sop op, fx_dtype dtype, const fx_sexpr *a, c
     e->arg[1] = b;
     e->arg[2] = c;
     return e;
-}
-
-/* ---- accesses -------------------------------------------------------------------------------------------------
- * Interval arithmetic over the loops, sharpened by the guards: a guard on one variable narrows it; a guard on several
- * bounds their combination, and an index that contains this combination is bounded by it (a padded window reads
- * row o*s + k - p under 0 <= o*s + k - p < h: neither o nor k alone tells that the row is inside). */
-
-typedef struct interval {
-    __int128 lo, hi;
-} interval;
-
-/* A combination of variables (base 0) known to lie in `in`. */
-typedef struct fact {
-    const fx_affine *form;
-    int64_t divisor;     /* form / divisor is the combination */
-    interval in;
-} fact;
-
-enum { MAX_DEPTH = 64, MAX_FACTS = 64 };
-
-typedef struct scope {
-    int n_vars;
-    struct { int var; interval in; } vars[MAX_DEPTH];
-    int n_facts;
-    fact facts[MAX_FACTS];
-} scope;
-
-typedef struct walk {
-    const fx_program *p;
-    fx_access_fn *f;
-    void *user;
-    scope scope;
-} walk;
-
-static int64_t saturate(__int128 v)
-{
-    return v > INT64_MAX ? INT64_MAX : v < INT64_MIN ? INT64_MIN : (int64_t)v;
-}
-
-static interval scaled(interval in, int64_t c)
-{
-    /* Bounds are at most 2^63 and coefficients too: their product fits, and so does a sum of 32 of them after clipping. */
-    __int128 a = in.lo * c, b = in.hi * c;
-    const __int128 top = (__int128)1 << 120;
-    a = a > top ? top : a < -top ? -top : a;
-    b = b > top ? top : b < -top ? -top : b;
-    return a < b ? (interval){a, b} : (interval){b, a};
-}
-
-static int64_t coef_of(const fx_affine *a, int var)
-{
-    for (int i = 0; i < a->n; i++) {
-        if (a->var[i] == var)
-            return a->coef[i];
-    }
-    return 0;
-}
-
-static int64_t gcd(int64_t a, int64_t b)
-{
-    uint64_t x = a < 0 ? -(uint64_t)a : (uint64_t)a, y = b < 0 ? -(uint64_t)b : (uint64_t)b;
-    while (y) {
-        uint64_t r = x % y;
-        x = y;
-        y = r;
-    }
-    return x > INT64_MAX ? 1 : (int64_t)x;
-}
-
-/* The range of an affine expression; variables that no loop defines count as 0 (the verifier names them). */
-static interval range_by(const scope *s, const fx_affine *a, bool use_facts)
-{
-    int64_t coef[FX_MAX_LOOPS];
-    interval r = {a->base, a->base};
-    for (int i = 0; i < a->n; i++)
-        coef[i] = a->coef[i];
-    for (int k = 0; use_facts && k < s->n_facts; k++) {
-        const fact *f = &s->facts[k];
-        /* How many times the fact's combination is in what remains: equal ratios at all its variables. */
-        int64_t ratio = 0;
-        bool fits = true;
-        for (int j = 0; j < f->form->n && fits; j++) {
-            int64_t unit = f->form->coef[j] / f->divisor, have = 0;
-            for (int i = 0; i < a->n; i++) {
-                if (a->var[i] == f->form->var[j])
-                    have = coef[i];
-            }
-            if (have == 0 || have % unit != 0 || (j > 0 && have / unit != ratio))
-                fits = false;
-            else
-                ratio = have / unit;
-        }
-        if (!fits || ratio == 0)
-            continue;
-        for (int i = 0; i < a->n; i++)
-            coef[i] -= ratio * (coef_of(f->form, a->var[i]) / f->divisor);
-        interval part = scaled(f->in, ratio);
-        r.lo += part.lo;
-        r.hi += part.hi;
-    }
-    for (int i = 0; i < a->n; i++) {
-        for (int v = 0; coef[i] && v < s->n_vars; v++) {
-            if (s->vars[v].var == a->var[i]) {
-                interval part = scaled(s->vars[v].in, coef[i]);
-                r.lo += part.lo;
-                r.hi += part.hi;
-                break;
-            }
-        }
-    }
-    return r;
-}
-
-static interval range_of(const scope *s, const fx_affine *a)
-{
-    interval r = range_by(s, a, false);
-    if (s->n_facts > 0) {
-        interval by_facts = range_by(s, a, true);
-        r.lo = by_facts.lo > r.lo ? by_facts.lo : r.lo;
-        r.hi = by_facts.hi < r.hi ? by_facts.hi : r.hi;
-    }
-    return r;
-}
-
-static __int128 floor_div(__int128 a, __int128 b)
-{
-    __int128 q = a / b;
-    return q * b > a ? q - 1 : q;
-}
-
-/* Adds cond >= 0 to the scope; false when it can never hold. */
-static bool assume(scope *s, const fx_affine *cond)
-{
-    interval all = range_of(s, cond);
-    if (all.hi < 0)
-        return false;
-    if (cond->n == 0 || all.lo >= 0)
-        return true;
-    /* c1 * (combination) + base >= 0, where the combination's coefficients have no common divisor. */
-    int64_t g = 0;
-    for (int i = 0; i < cond->n; i++)
-        g = gcd(g, cond->coef[i]);
-    if (g <= 0)
-        return true;
-    if (cond->coef[0] < 0)
-        g = -g;
-    interval in = scaled((interval){all.lo - cond->base, all.hi - cond->base}, 1);
-    in = g > 0 ? (interval){floor_div(in.lo + g - 1, g), floor_div(in.hi, g)}
-               : (interval){floor_div(-in.hi - g - 1, -g), floor_div(-in.lo, -g)};
-    /* g * comb >= -base */
-    if (g > 0) {
-        __int128 lo = -floor_div(cond->base, g);
-        if (lo > in.lo)
-            in.lo = lo;
-    } else {
-        __int128 hi = floor_div(cond->base, -(__int128)g);
-        if (hi < in.hi)
-            in.hi = hi;
-    }
-    if (in.lo > in.hi)
-        return false;
-    if (cond->n == 1) {
-        for (int v = 0; v < s->n_vars; v++) {
-            if (s->vars[v].var != cond->var[0])
-                continue;
-            if (in.lo > s->vars[v].in.lo)
-                s->vars[v].in.lo = in.lo;
-            if (in.hi < s->vars[v].in.hi)
-                s->vars[v].in.hi = in.hi;
-            return s->vars[v].in.lo <= s->vars[v].in.hi;
-        }
-        return true;
-    }
-    /* Another bound on a combination already known narrows it. */
-    for (int k = 0; k < s->n_facts; k++) {
-        fact *f = &s->facts[k];
-        bool same = f->form->n == cond->n;
-        for (int i = 0; same && i < cond->n; i++)
-            same = f->form->var[i] == cond->var[i] && f->form->coef[i] / f->divisor == cond->coef[i] / g;
-        if (same) {
-            if (in.lo > f->in.lo)
-                f->in.lo = in.lo;
-            if (in.hi < f->in.hi)
-                f->in.hi = in.hi;
-            return f->in.lo <= f->in.hi;
-        }
-    }
-    if (s->n_facts < MAX_FACTS)
-        s->facts[s->n_facts++] = (fact){cond, g, in};
-    return true;
-}
-
-static void report(walk *w, int buf, bool written, const fx_affine *index, const fx_stmt *at)
-{
-    interval r = range_of(&w->scope, index);
-    w->f(w->user, buf, written, saturate(r.lo), saturate(r.hi), at);
-}
-
-static void walk_expr(walk *w, const fx_sexpr *e, const fx_stmt *at)
-{
-    if (!e)
-        return;
-    if (e->op == FX_S_LOAD)
-        report(w, e->buf, false, &e->index, at);
-    for (int i = 0; i < fx_sop_arity(e->op); i++)
-        walk_expr(w, e->arg[i], at);
-}
-
-static void walk_call(walk *w, const fx_stmt *at)
-{
-    const fx_call_stmt *c = at->call;
-    const fx_kernel *k = fx_kernel_get(c->kernel);
-    for (int written = 0; written < 2; written++) {
-        for (int i = 0; k && i < k->n_bufs; i++) {
-            int64_t lo, hi;
-            if (c->buf[i] < 0 || k->buf[i].written != (written != 0))
-                continue;
-            fx_call_footprint(w->p, c, i, &lo, &hi);
-            if (lo <= hi)
-                w->f(w->user, c->buf[i], written, lo, hi, at);
-        }
-    }
-}
-
-static void walk_stmts(walk *w, const fx_stmt *s)
-{
-    for (; s; s = s->next) {
-        switch (s->kind) {
-        case FX_ST_LOOP:
-            if (s->extent > 0 && w->scope.n_vars < MAX_DEPTH) {
-                w->scope.vars[w->scope.n_vars].var = s->var;
-                w->scope.vars[w->scope.n_vars++].in = (interval){0, s->extent - 1};
-                walk_stmts(w, s->body);
-                w->scope.n_vars--;
-            }
-            break;
-        case FX_ST_IF: {
-            scope saved = w->scope;
-            bool possible = true;
-            /* Twice, since a later guard may sharpen what an earlier one tells. */
-            for (int i = 0; possible && i < 2 * s->n_cond; i++)
-                possible = assume(&w->scope, &s->cond[i % s->n_cond]);
-            if (possible)
-                walk_stmts(w, s->body);
-            w->scope = saved;
-            break;
-        }
-        case FX_ST_STORE:
-            walk_expr(w, s->value, s);
-            report(w, s->buf, true, &s->index, s);
-            break;
-        case FX_ST_LOCAL:
-        case FX_ST_SET:
-            walk_expr(w, s->value, s);
-            break;
-        case FX_ST_CALL:
-            walk_call(w, s);
-            break;
-        case FX_ST_COMMENT:
-            break;
-        }
-    }
-}
-
-void fx_stmt_accesses(const fx_program *p, const fx_stmt *body, fx_access_fn *f, void *user)
-{
-    walk w = {.p = p, .f = f, .user = user};
-    walk_stmts(&w, body);
 }

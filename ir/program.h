@@ -3,28 +3,32 @@
  *
  * A program is a list of buffers and a list of steps; a step (a layer or fused region) is a list of statements: loops, stores
  * of scalar expressions at affine indices, local scalars, guards, kernel calls. Everything is decided here: kernels,
- * layouts (by strides), offsets in the arena. Printers decide nothing. isl maps, schedules and proofs join in lower/. */
+ * layouts (by strides), offsets in the arena. Printers decide nothing. Sizes are dims (ir.h): numbers, or expressions over the
+ * program's symbols, which the caller of the emitted code gives values within their ranges. */
 #ifndef FXCC_PROGRAM_H
 #define FXCC_PROGRAM_H
 
 #include "fxcc/runtime.h"
 #include "ir/ir.h"
 
-typedef enum fx_buf_kind { FX_BUF_INPUT, FX_BUF_OUTPUT, FX_BUF_WEIGHT, FX_BUF_ARENA } fx_buf_kind;
+/* LOCAL: an array within a step, on the stack of who runs it (of each thread, when declared inside a parallel loop). */
+typedef enum fx_buf_kind { FX_BUF_INPUT, FX_BUF_OUTPUT, FX_BUF_WEIGHT, FX_BUF_ARENA, FX_BUF_LOCAL } fx_buf_kind;
 
 typedef struct fx_buf {
     int id;
     const char *name;          /* unique, a C identifier: "layer1_0_conv1", "layer1_0_conv1_weight" */
     fx_buf_kind kind;
-    fx_dtype dtype;
-    int64_t numel;             /* elements */
+    fx_dtype dtype;            /* float16 and bfloat16 elements are 16-bit patterns in memory */
+    fx_dim numel;              /* elements. WEIGHT, LOCAL: a number */
     int rank;                  /* memory order sizes, for comments: 1x56x56x64 */
-    int64_t dims[FX_MAX_RANK];
+    fx_dim dims[FX_MAX_RANK];
     int io;                    /* INPUT, OUTPUT: number */
     const void *data;          /* WEIGHT: numel elements (packed), in the program's arena or mapped */
     uint64_t hash;             /* WEIGHT without data (read from a text): the hash the text gives */
     const char *note;          /* WEIGHT: how it is packed; others: layout ("NHWC") */
-    uint64_t offset;           /* bytes, in the arena (ARENA) or weights (WEIGHT); set by lower/memory.c; 64-byte aligned */
+    uint64_t offset;           /* bytes, in the arena (ARENA of a program without symbols) or weights (WEIGHT); set by lower/memory.c;
+                                  64-byte aligned */
+    int slot;                  /* ARENA of a program with symbols: its slot, see fx_slot; else -1 */
     bool workspace;            /* ARENA: lives within one step only */
     int overlay;               /* ARENA: id of a buffer this one may take the place of, element by element, because the step
                                   that defines this one reads each element before it writes it there and is the last to use
@@ -32,13 +36,15 @@ typedef struct fx_buf {
     fx_loc loc;
 } fx_buf;
 
-/* sum of coef[i] * loop variable var[i], plus base. Terms are sorted by var, coefs nonzero. */
+/* sum of coef[i] * variable var[i], plus base. Terms are sorted by var, coefs nonzero. A variable is a loop's (>= 0) or an integer
+ * local's (FX_VAR_LOCAL(local) < 0): an index that is data, which a CHECK around the access keeps in range. */
 enum { FX_MAX_LOOPS = 16 };
+#define FX_VAR_LOCAL(local) (-1 - (local)) /* its own inverse */
 typedef struct fx_affine {
-    int64_t base;
+    fx_dim base;
     int n;
     int var[FX_MAX_LOOPS];
-    int64_t coef[FX_MAX_LOOPS];
+    fx_dim coef[FX_MAX_LOOPS];
 } fx_affine;
 
 typedef enum fx_sop {
@@ -53,9 +59,10 @@ typedef enum fx_sop {
     FX_S_COUNT
 } fx_sop;
 
+/* Every operation rounds (float16, bfloat16: computes in float32 and rounds to the type) or wraps (integers) in its dtype. */
 typedef struct fx_sexpr {
     fx_sop op;
-    fx_dtype dtype;            /* of the value; every operation rounds to it */
+    fx_dtype dtype;            /* of the value */
     double imm;
     int64_t ival;
     int buf;                   /* LOAD */
@@ -64,8 +71,12 @@ typedef struct fx_sexpr {
     const struct fx_sexpr *arg[3];
 } fx_sexpr;
 
-typedef enum fx_stmt_kind { FX_ST_LOOP, FX_ST_STORE, FX_ST_LOCAL, FX_ST_SET, FX_ST_IF, FX_ST_CALL, FX_ST_COMMENT } fx_stmt_kind;
-typedef enum fx_loop_kind { FX_LOOP_SERIAL, FX_LOOP_PARALLEL, FX_LOOP_VECTOR } fx_loop_kind;
+/* ARRAY declares buf (FX_BUF_LOCAL) for the rest of its list. CHECK: see below. BARRIER: of the threads of a block. */
+typedef enum fx_stmt_kind {
+    FX_ST_LOOP, FX_ST_STORE, FX_ST_LOCAL, FX_ST_SET, FX_ST_IF, FX_ST_CALL, FX_ST_COMMENT, FX_ST_ARRAY, FX_ST_CHECK, FX_ST_BARRIER
+} fx_stmt_kind;
+/* BLOCK, THREAD: iterations are blocks of a grid and threads of a block (CUDA); axis says which. */
+typedef enum fx_loop_kind { FX_LOOP_SERIAL, FX_LOOP_PARALLEL, FX_LOOP_VECTOR, FX_LOOP_UNROLLED, FX_LOOP_BLOCK, FX_LOOP_THREAD } fx_loop_kind;
 
 typedef enum fx_kernel_id {
 #define KERNEL(id, ...) FX_K_##id,
@@ -98,29 +109,37 @@ typedef struct fx_call_stmt {
     fx_kernel_id kernel;
     const char *name;          /* of the descriptor in emitted code: "layer1_0_conv1" */
     double field[FX_MAX_FIELDS]; /* values by position; ints are exact */
+    const fx_sym *sym[FX_MAX_FIELDS]; /* integer fields that are expressions (field[] is then 0); NULL: a number. They fit int32_t: the
+                                  program's entry checks that (fx_program_limits) */
     int buf[FX_MAX_BUF_ARGS];  /* buffer ids; -1: NULL */
-    int64_t offset[FX_MAX_BUF_ARGS]; /* elements from the buffer's start */
+    fx_dim offset[FX_MAX_BUF_ARGS]; /* elements from the buffer's start */
     uint64_t bytes_read, bytes_written; /* for reports */
 } fx_call_stmt;
 
 /* Fields by name; a name the descriptor lacks is ignored and reads as 0. */
 void fx_call_set(fx_call_stmt *c, const char *field, double v);
-double fx_call_field(const fx_call_stmt *c, const char *field);
+void fx_call_set_dim(fx_call_stmt *c, const char *field, fx_dim v);
+double fx_call_field(const fx_call_stmt *c, const char *field);       /* 0 for an expression */
+fx_dim fx_call_dim(const fx_call_stmt *c, const char *field);         /* of an integer field */
+bool fx_call_is_static(const fx_call_stmt *c);                        /* no field and no offset is an expression */
 /* Between the fields and the descriptor struct of runtime.h (fxrt_conv2d_desc for conv2d, ...). */
-void fx_call_to_desc(const fx_call_stmt *c, void *desc);
+void fx_call_to_desc(const fx_call_stmt *c, void *desc);              /* expressions as 0 */
 void fx_call_from_desc(fx_call_stmt *c, const void *desc);
+/* A copy with the symbols' values put in; false when one cannot be computed. */
+bool fx_call_bind(fx_symbols symbols, const int64_t *values, const fx_call_stmt *c, fx_call_stmt *out);
 
 typedef struct fx_stmt {
     fx_stmt_kind kind;
     struct fx_stmt *next;
     /* LOOP: for var in [0, extent) */
     int var;                   /* unique in the step */
-    int64_t extent;
+    fx_dim extent;             /* UNROLLED: a number */
     fx_loop_kind loop;
+    int axis;                  /* BLOCK, THREAD: 0 x, 1 y, 2 z */
     const char *hint;          /* name of the axis: "n", "h", "c" */
-    struct fx_stmt *body;      /* LOOP, IF */
+    struct fx_stmt *body;      /* LOOP, IF, CHECK */
     /* STORE buf[index] = value; LOCAL dtype local = value; SET local = value */
-    int buf;
+    int buf;                   /* STORE, ARRAY */
     fx_affine index;
     const fx_sexpr *value;
     int local;                 /* unique in the step */
@@ -128,7 +147,9 @@ typedef struct fx_stmt {
     int n_cond;
     fx_affine cond[2 * FX_MAX_RANK];
     fx_call_stmt *call;        /* CALL */
-    const char *text;          /* COMMENT: one line */
+    /* CHECK: if 0 <= local < extent, body; else the run fails (NAME_run returns an error that names the step) and body is skipped.
+     * local is an integer LOCAL that is not SET again. The rest of the run still happens, so iterations stay independent. */
+    const char *text;          /* COMMENT: one line; CHECK: what the index is: "index into the 30522 rows of embeddings.word.weight" */
 } fx_stmt;
 
 typedef struct fx_step {
@@ -136,7 +157,7 @@ typedef struct fx_step {
     const char *title;         /* "layer1.0.conv2: conv2d 64->64 3x3, batch norm, relu" */
     fx_loc loc;
     const char *shapes;        /* "1x56x56x64 -> 1x56x56x64" */
-    int64_t flops;
+    int64_t flops;             /* with symbols: at the lower ends of their ranges */
     fx_stmt *body;
 } fx_step;
 
@@ -146,8 +167,21 @@ typedef struct fx_io {
     int buf;
     fx_dtype dtype;
     int rank;
-    int64_t dims[FX_MAX_RANK]; /* logical, row-major dense */
+    fx_dim dims[FX_MAX_RANK];  /* logical, row-major dense */
 } fx_io;
+
+/* A place in the arena of a program with symbols: as large as the largest of its buffers, at the sum of the sizes of the slots
+ * before it, each rounded up to 64 bytes. Evaluated when the sizes are known. */
+typedef struct fx_slot {
+    int n;
+    const fx_dim *bytes;       /* of its buffers; the largest counts */
+} fx_slot;
+
+/* A condition on the symbols that a run checks first: value >= 0. */
+typedef struct fx_limit {
+    fx_dim value;
+    const char *text;          /* "batch*seq must be at most 4194303: kernels count in 32 bits" */
+} fx_limit;
 
 typedef struct fx_program {
     fx_context *ctx;
@@ -155,38 +189,57 @@ typedef struct fx_program {
     const char *name;          /* of the model, any text; codegen/names.c makes identifiers */
     const char *file;
     fx_target target;
+    fx_sym_range *symbols; size_t n_symbols, cap_symbols; /* those that sizes name; names are C identifiers; each range starts at >= 0 */
+    fx_limit *limits; size_t n_limits, cap_limits;
     fx_buf *bufs; size_t n_bufs, cap_bufs;
     fx_step *steps; size_t n_steps, cap_steps;
     fx_io *inputs; size_t n_inputs, cap_inputs;
     fx_io *outputs; size_t n_outputs, cap_outputs;
-    uint64_t arena_size, weights_size;   /* bytes; set by lower/memory.c */
+    fx_slot *slots; size_t n_slots, cap_slots;
+    uint64_t arena_size, weights_size;   /* bytes; set by lower/memory.c; arena_size with symbols: at the upper ends of their ranges,
+                                            0 when there are none */
     uint64_t live_size;                  /* the largest live set, with workspace and alignment: the planner's lower bound */
     uint8_t model_hash[8];               /* of program text and weights; ties .bin to code */
 } fx_program;
 
+fx_symbols fx_program_symbols(const fx_program *p);
+/* Bytes of the arena for values of the symbols (by position; NULL without symbols), and where each buffer lies (offsets[id], may be NULL). */
+bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size, uint64_t *offsets);
+/* Adds a limit for each integer field of a kernel call that the symbols' ranges do not keep within int32_t. Idempotent. */
+void fx_program_limits(fx_program *p);
+/* A program without symbols that is p at these values of them; false when a size cannot be computed (or is negative). */
+bool fx_program_bind(fx_program *p, const int64_t *values, fx_program **out);
+
 /* ---- program.c: building ------------------------------------------------------------------------------- */
 fx_program *fx_program_new(fx_context *ctx, const char *name, const fx_target *target);
-int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype dtype, int rank, const int64_t *dims); /* id; name made unique and an identifier */
+int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype dtype, int rank, const fx_dim *dims); /* id; name made unique and an identifier */
 fx_step *fx_program_step(fx_program *p, const char *name);            /* pointer valid until the next step is added */
 fx_stmt *fx_stmt_new(fx_program *p, fx_stmt_kind kind);
 fx_affine fx_affine_const(int64_t base);
-void fx_affine_add(fx_affine *a, int var, int64_t coef);              /* merges equal variables */
-fx_affine fx_affine_sum(const fx_affine *a, const fx_affine *b);
+fx_affine fx_affine_dim(fx_dim base);
+void fx_affine_add(fx_context *ctx, fx_affine *a, int var, fx_dim coef); /* merges equal variables */
+fx_affine fx_affine_sum(fx_context *ctx, const fx_affine *a, const fx_affine *b);
+bool fx_affine_is_static(const fx_affine *a);                         /* all coefficients are numbers */
+bool fx_affine_equal(const fx_affine *a, const fx_affine *b);
+fx_dim fx_affine_coef(const fx_affine *a, int var);                   /* 0 when var is not in it */
 fx_sexpr *fx_s_const(fx_program *p, fx_dtype dtype, double v);
+fx_sexpr *fx_s_int(fx_program *p, fx_dtype dtype, int64_t v);         /* an integer constant, exact */
 fx_sexpr *fx_s_load(fx_program *p, int buf, const fx_affine *index);  /* of the buffer's dtype */
 fx_sexpr *fx_s_local(fx_program *p, int local, fx_dtype dtype);
+fx_sexpr *fx_s_index(fx_program *p, const fx_affine *index);          /* i64 */
+fx_sexpr *fx_s_cast(fx_program *p, fx_dtype dtype, const fx_sexpr *a); /* a itself when it has the dtype */
 fx_sexpr *fx_s_op(fx_program *p, fx_sop op, fx_dtype dtype, const fx_sexpr *a, const fx_sexpr *b, const fx_sexpr *c);
 const char *fx_sop_name(fx_sop op);
 int fx_sop_arity(fx_sop op);
 
 /* Calls f for each access of a statement list: which buffer, written or not, and the smallest and largest element it may touch
- * given the loops and guards around it (by interval arithmetic; kernel calls by the footprint their descriptor declares). A
- * statement's reads are reported before its write. Loops without iterations and guards that cannot hold report nothing. */
-typedef void fx_access_fn(void *user, int buf, bool written, int64_t lo, int64_t hi, const fx_stmt *at);
+ * given the loops, guards and checks around it (kernel calls by the footprint their descriptor declares). lo and hi are expressions over
+ * the symbols. A statement's reads are reported before its write. Loops without iterations and guards that cannot hold report nothing. */
+typedef void fx_access_fn(void *user, int buf, bool written, fx_dim lo, fx_dim hi, const fx_stmt *at);
 void fx_stmt_accesses(const fx_program *p, const fx_stmt *body, fx_access_fn *f, void *user);
 /* The elements [*lo, *hi] of buffer argument `arg` a call may touch, offset included; false when the kernel does not say (packed
  * transposed convolution weights, workspace): then from the offset to the end. *hi < *lo: none. */
-bool fx_call_footprint(const fx_program *p, const fx_call_stmt *c, int arg, int64_t *lo, int64_t *hi);
+bool fx_call_footprint(const fx_program *p, const fx_call_stmt *c, int arg, fx_dim *lo, fx_dim *hi);
 
 /* ---- program_verify.c ------------------------------------------------------------------------------------ */
 /* Every name defined, types agree, indices within their buffers, kernel fields complete, arena buffers written before
@@ -202,12 +255,14 @@ fx_status fx_program_parse(fx_context *ctx, const char *file, const char *text, 
 
 /* ---- program_run.c, program_kernels.c: an interpreter for the loop program ---------------------------------------------- */
 /* Runs a program slowly and plainly: a judge of lowering that shares no code with the runtime (kernels are evaluated from their
- * descriptors on packed weights, as fxcc/runtime.h documents the layouts). Inputs as p->inputs; outputs are new tensors of ctx.
+ * descriptors on packed weights, as fxcc/runtime.h documents the layouts). Inputs as p->inputs; the symbols' values follow from their
+ * sizes, which are checked (FX_ERR_ARGUMENT); outputs are new tensors of ctx.
  * `planned`: buffers lie in one arena at their offsets, so that a wrong plan gives wrong numbers; else each has memory of its own.
- * What was never written is NaN. Every access is checked; FX_INTERNAL names the step that leaves its buffer. */
+ * What was never written is NaN (integers: a pattern). Every access is checked; FX_INTERNAL names the step that leaves its buffer. A failed
+ * CHECK is FX_ERR_ARGUMENT and names the step. */
 fx_status fx_program_run(fx_program *p, bool planned, size_t n_in, const fx_tensor *in, size_t *n_out, fx_tensor **out);
 
-/* One kernel call on memory; bufs[i] is argument i with its offset, NULL when absent. */
+/* One kernel call on memory; bufs[i] is argument i with its offset, NULL when absent. The call is static (fx_call_bind). */
 void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs);
 
 #endif

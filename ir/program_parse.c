@@ -44,7 +44,28 @@ static bool loc_key(parser *p, fx_loc *loc, fx_status *st)
     return false;
 }
 
-static fx_status parse_shape(parser *p, fx_dtype *dtype, int *rank, int64_t *dims)
+/* A number or an expression over the program's symbols. */
+static fx_status parse_dim(parser *p, fx_dim *d)
+{
+    const fx_sym *s;
+    FX_TRY(fx_lex_sym(&p->lx, p->p->arena, &s));
+    *d = fx_dim_sym(s);
+    return FX_OK;
+}
+
+/* A number with its sign, or an expression in parentheses. */
+static fx_status parse_factor(parser *p, fx_dim *d)
+{
+    if (!fx_lex_is(&p->lx, "(")) {
+        *d = fx_dim_of(0);
+        return fx_lex_int(&p->lx, &d->value);
+    }
+    fx_lex_next(&p->lx);
+    FX_TRY(parse_dim(p, d));
+    return fx_lex_expect(&p->lx, ")");
+}
+
+static fx_status parse_shape(parser *p, fx_dtype *dtype, int *rank, fx_dim *dims)
 {
     fx_lexer *lx = &p->lx;
     FX_TRY(fx_lex_dtype(lx, dtype));
@@ -55,7 +76,7 @@ static fx_status parse_shape(parser *p, fx_dtype *dtype, int *rank, int64_t *dim
             return fx_lex_error(lx, "more than %d dimensions", FX_MAX_RANK);
         if (*rank > 0)
             FX_TRY(fx_lex_expect(lx, ","));
-        FX_TRY(fx_lex_int(lx, &dims[*rank]));
+        FX_TRY(parse_dim(p, &dims[*rank]));
         ++*rank;
     }
     return lx->status;
@@ -102,30 +123,47 @@ static fx_status parse_numbered(parser *p, char letter, int *number)
     return p->lx.status;
 }
 
-/* 4*v0 - v2 + 7 */
+/* v3, or the local t7 whose value is an index. */
+static fx_status parse_variable(parser *p, int *var)
+{
+    if (numbered(&p->lx, 't', var))
+        *var = FX_VAR_LOCAL(*var);
+    else if (!numbered(&p->lx, 'v', var))
+        return fx_lex_fail(&p->lx, "v and a number");
+    fx_lex_next(&p->lx);
+    return p->lx.status;
+}
+
+/* 4*v0 - v2 + (768*batch)*t1 + 7 */
 static fx_status parse_affine(parser *p, fx_affine *a)
 {
     fx_lexer *lx = &p->lx;
     *a = fx_affine_const(0);
     bool minus = fx_lex_accept(lx, "-");
     for (;;) {
-        int64_t c = 1;
+        fx_dim c = fx_dim_of(1);
         int var = 0;
-        uint64_t u = 1;
-        bool constant = lx->kind == FX_T_NUMBER;
-        if (constant)
+        bool expression = fx_lex_is(lx, "("), constant = expression || lx->kind == FX_T_NUMBER;
+        if (expression) {
+            FX_TRY(parse_factor(p, &c));
+        } else if (constant) {
+            uint64_t u;
             FX_TRY(fx_lex_uint(lx, &u));
-        if (u > (uint64_t)INT64_MAX + minus)
-            return fx_lex_error(lx, "a coefficient does not fit 64 bits");
-        c = minus ? (int64_t)-u : (int64_t)u;
+            if (u > (uint64_t)INT64_MAX + minus)
+                return fx_lex_error(lx, "a coefficient does not fit 64 bits");
+            c.value = minus ? (int64_t)-u : (int64_t)u;
+        }
+        if (minus && (expression || !constant))
+            c = fx_dim_scale(p->ctx, c, -1);
         if (constant && !fx_lex_accept(lx, "*")) {
-            if (__builtin_add_overflow(a->base, c, &a->base))
+            a->base = fx_dim_add(p->ctx, a->base, c);
+            if (a->base.sym && a->base.sym->kind == FX_SYM_OPAQUE && !expression)
                 return fx_lex_error(lx, "an index does not fit 64 bits");
         } else {
-            FX_TRY(parse_numbered(p, 'v', &var));
+            FX_TRY(parse_variable(p, &var));
             if (a->n == FX_MAX_LOOPS)
                 return fx_lex_error(lx, "more than %d variables in an index", FX_MAX_LOOPS);
-            fx_affine_add(a, var, c);
+            fx_affine_add(p->ctx, a, var, c);
         }
         minus = fx_lex_is(lx, "-");
         if (!minus && !fx_lex_is(lx, "+"))
@@ -226,16 +264,37 @@ static fx_status parse_block(parser *p, fx_stmt **out);
 
 static fx_status parse_loop(parser *p, fx_stmt *s)
 {
+    static const char *const kinds[] = {"serial", "parallel", "vector", "unrolled", "block", "thread"}, *const axes[] = {"x", "y", "z"};
     fx_lexer *lx = &p->lx;
     FX_TRY(parse_numbered(p, 'v', &s->var));
     FX_TRY(fx_lex_expect(lx, "in"));
-    FX_TRY(fx_lex_int(lx, &s->extent));
-    if (fx_lex_accept(lx, "parallel"))
-        s->loop = FX_LOOP_PARALLEL;
-    else if (fx_lex_accept(lx, "vector"))
-        s->loop = FX_LOOP_VECTOR;
+    FX_TRY(parse_dim(p, &s->extent));
+    for (int k = FX_LOOP_PARALLEL; k <= FX_LOOP_THREAD; k++) {
+        if (fx_lex_accept(lx, kinds[k])) {
+            s->loop = (fx_loop_kind)k;
+            break;
+        }
+    }
+    if (s->loop == FX_LOOP_BLOCK || s->loop == FX_LOOP_THREAD) {
+        while (s->axis < 3 && !fx_lex_is(lx, axes[s->axis]))
+            s->axis++;
+        if (s->axis == 3)
+            return fx_lex_fail(lx, "x, y or z");
+        fx_lex_next(lx);
+    }
     if (lx->kind == FX_T_STRING)
         FX_TRY(fx_lex_string(lx, "the axis", &s->hint));
+    return parse_block(p, &s->body);
+}
+
+static fx_status parse_check(parser *p, fx_stmt *s)
+{
+    fx_lexer *lx = &p->lx;
+    FX_TRY(parse_numbered(p, 't', &s->local));
+    FX_TRY(fx_lex_expect(lx, "in"));
+    FX_TRY(parse_dim(p, &s->extent));
+    if (lx->kind == FX_T_STRING)
+        FX_TRY(fx_lex_string(lx, "what it checks", &s->text));
     return parse_block(p, &s->body);
 }
 
@@ -272,7 +331,7 @@ static fx_status parse_call_bufs(parser *p, fx_call_stmt *c, const fx_kernel *k)
         FX_TRY(parse_buf(p, &c->buf[i]));
         bool plus = fx_lex_accept(lx, "+");
         if (plus || fx_lex_is(lx, "-"))
-            FX_TRY(fx_lex_int(lx, &c->offset[i]));
+            FX_TRY(parse_factor(p, &c->offset[i]));
     }
     return fx_lex_expect(lx, ")");
 }
@@ -297,7 +356,13 @@ static fx_status parse_call(parser *p, fx_call_stmt *c)
             FX_TRY(fx_lex_expect(lx, ","));
         FX_TRY(fx_lex_expect(lx, k->field[i].name));
         FX_TRY(fx_lex_expect(lx, "="));
-        FX_TRY(fx_lex_double(lx, &c->field[i]));
+        if (fx_lex_is(lx, "(") && !k->field[i].is_float) {
+            fx_dim d;
+            FX_TRY(parse_factor(p, &d));
+            fx_call_set_dim(c, k->field[i].name, d);
+        } else {
+            FX_TRY(fx_lex_double(lx, &c->field[i]));
+        }
     }
     FX_TRY(fx_lex_expect(lx, "}"));
     if (key(p, "reads"))
@@ -337,6 +402,18 @@ static fx_status parse_stmt(parser *p, fx_stmt **out)
         *out = fx_stmt_new(p->p, FX_ST_CALL);
         return parse_call(p, (*out)->call);
     }
+    if (fx_lex_accept(lx, "check")) {
+        *out = fx_stmt_new(p->p, FX_ST_CHECK);
+        return parse_check(p, *out);
+    }
+    if (fx_lex_accept(lx, "array")) {
+        *out = fx_stmt_new(p->p, FX_ST_ARRAY);
+        return parse_buf(p, &(*out)->buf);
+    }
+    if (fx_lex_accept(lx, "barrier")) {
+        *out = fx_stmt_new(p->p, FX_ST_BARRIER);
+        return lx->status;
+    }
     if (fx_lex_accept(lx, "comment")) {
         *out = fx_stmt_new(p->p, FX_ST_COMMENT);
         return fx_lex_string(lx, "its text", &(*out)->text);
@@ -346,7 +423,7 @@ static fx_status parse_stmt(parser *p, fx_stmt **out)
     else if (numbered(lx, 't', &number))
         *out = fx_stmt_new(p->p, FX_ST_SET);
     else
-        return fx_lex_fail(lx, "for, if, call, comment, local, t<number> or a buffer");
+        return fx_lex_fail(lx, "for, if, check, call, comment, array, barrier, local, t<number> or a buffer");
     FX_TRY(parse_numbered(p, 't', &(*out)->local));
     FX_TRY(fx_lex_expect(lx, "="));
     return parse_expr(p, &(*out)->value);
@@ -428,17 +505,75 @@ static fx_status parse_sizes(parser *p)
     }
 }
 
+static fx_status parse_number(parser *p, const char *what, int *v)
+{
+    int64_t n;
+    FX_TRY(fx_lex_range(&p->lx, what, 0, INT32_MAX, &n));
+    *v = (int)n;
+    return FX_OK;
+}
+
+/* batch in [1, 64] */
+static fx_status parse_symbol(parser *p)
+{
+    fx_lexer *lx = &p->lx;
+    fx_program *g = p->p;
+    fx_sym_range s = {0};
+    FX_TRY(fx_lex_name(lx, "the symbol's name", &s.name));
+    for (size_t i = 0; i < g->n_symbols; i++) {
+        if (g->symbols[i].name == s.name)
+            return fx_lex_error(lx, "the symbol '%.60s' is there twice", s.name);
+    }
+    FX_TRY(fx_lex_expect(lx, "in"));
+    FX_TRY(fx_lex_expect(lx, "["));
+    FX_TRY(fx_lex_int(lx, &s.min));
+    FX_TRY(fx_lex_expect(lx, ","));
+    s.max = INT64_MAX;
+    if (!fx_lex_accept(lx, "inf"))
+        FX_TRY(fx_lex_int(lx, &s.max));
+    FX_PUSH(g->arena, g->symbols, g->n_symbols, g->cap_symbols) = s;
+    return fx_lex_expect(lx, "]");
+}
+
+static fx_status parse_limit(parser *p)
+{
+    fx_limit l;
+    FX_TRY(parse_dim(p, &l.value));
+    FX_TRY(fx_lex_string(&p->lx, "its text", &l.text));
+    FX_PUSH(p->p->arena, p->p->limits, p->p->n_limits, p->p->cap_limits) = l;
+    return FX_OK;
+}
+
+/* [3072*batch, 4096] */
+static fx_status parse_slot(parser *p)
+{
+    fx_lexer *lx = &p->lx;
+    fx_dim *bytes = NULL;
+    size_t n = 0, cap = 0;
+    FX_TRY(fx_lex_expect(lx, "["));
+    while (!fx_lex_accept(lx, "]")) {
+        fx_dim d;
+        if (n > 0)
+            FX_TRY(fx_lex_expect(lx, ","));
+        FX_TRY(parse_dim(p, &d));
+        FX_PUSH(p->p->arena, bytes, n, cap) = d;
+    }
+    FX_PUSH(p->p->arena, p->p->slots, p->p->n_slots, p->p->cap_slots) = (fx_slot){(int)n, bytes};
+    return lx->status;
+}
+
 /* values={1.0, 2.0}: the content of a small weight. */
 static fx_status parse_values(parser *p, fx_buf *b)
 {
     fx_lexer *lx = &p->lx;
-    if (b->numel < 0 || b->numel > 65536 || b->dtype == FX_C64 || b->dtype == FX_C128)
+    int64_t n = b->numel.value;
+    if (b->numel.sym || n < 0 || n > 65536 || b->dtype == FX_C64 || b->dtype == FX_C128)
         return fx_lex_error(lx, "the buffer cannot have values in a text");
     size_t size = fx_dtype_size(b->dtype);
-    void *data = fx_arena_alloc(p->p->arena, (size_t)b->numel * size + 1);
-    fx_tensor t = {.dtype = b->dtype, .rank = 1, .sizes = {b->numel}, .strides = {1}, .data = data};
+    void *data = fx_arena_alloc(p->p->arena, (size_t)n * size + 1);
+    fx_tensor t = {.dtype = b->dtype, .rank = 1, .sizes = {n}, .strides = {1}, .data = data};
     FX_TRY(fx_lex_expect(lx, "{"));
-    for (int64_t i = 0; i < b->numel; i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (i > 0)
             FX_TRY(fx_lex_expect(lx, ","));
         if (fx_dtype_is_float(b->dtype)) {
@@ -457,20 +592,21 @@ static fx_status parse_values(parser *p, fx_buf *b)
 
 static fx_status parse_buffer(parser *p)
 {
-    static const char *const kinds[] = {"input", "output", "weight", "arena"};
+    static const char *const kinds[] = {"input", "output", "weight", "arena", "local"};
     fx_lexer *lx = &p->lx;
     const char *name;
     fx_dtype dtype;
     int rank, kind = 0;
-    int64_t dims[FX_MAX_RANK], io = -1;
+    fx_dim dims[FX_MAX_RANK];
+    int64_t io = -1;
     FX_TRY(fx_lex_name(lx, "the buffer's name", &name));
     if (!fx_is_word(name, false) || fx_map_get(&p->bufs, name))
         return fx_lex_error(lx, "the buffer '%.60s' is there twice or has no identifier as name", name);
     FX_TRY(fx_lex_expect(lx, ":"));
-    while (kind < 4 && !fx_lex_is(lx, kinds[kind]))
+    while (kind <= FX_BUF_LOCAL && !fx_lex_is(lx, kinds[kind]))
         kind++;
-    if (kind == 4)
-        return fx_lex_fail(lx, "input, output, weight or arena");
+    if (kind > FX_BUF_LOCAL)
+        return fx_lex_fail(lx, "input, output, weight, arena or local");
     fx_lex_next(lx);
     if (kind <= FX_BUF_OUTPUT)
         FX_TRY(fx_lex_range(lx, "its number", 0, 100000, &io));
@@ -483,7 +619,9 @@ static fx_status parse_buffer(parser *p)
     for (;;) {
         fx_status st = FX_OK;
         if (key(p, "numel"))
-            FX_TRY(fx_lex_int(lx, &b->numel));
+            FX_TRY(parse_dim(p, &b->numel));
+        else if (key(p, "slot"))
+            FX_TRY(parse_number(p, "a slot", &b->slot));
         else if (key(p, "offset"))
             FX_TRY(fx_lex_uint(lx, &b->offset));
         else if (key(p, "overlay"))
@@ -551,6 +689,12 @@ static fx_status parse_line(parser *p)
         return parse_target(p);
     if (fx_lex_accept(lx, "sizes"))
         return parse_sizes(p);
+    if (fx_lex_accept(lx, "symbol"))
+        return parse_symbol(p);
+    if (fx_lex_accept(lx, "limit"))
+        return parse_limit(p);
+    if (fx_lex_accept(lx, "slot"))
+        return parse_slot(p);
     if (fx_lex_accept(lx, "buffer"))
         return parse_buffer(p);
     if (fx_lex_accept(lx, "input"))
@@ -559,7 +703,7 @@ static fx_status parse_line(parser *p)
         return parse_io(p, false);
     if (fx_lex_accept(lx, "step"))
         return parse_step(p);
-    return fx_lex_fail(lx, "target, sizes, buffer, input, output or step");
+    return fx_lex_fail(lx, "target, symbol, limit, sizes, slot, buffer, input, output or step");
 }
 
 typedef struct parse_args {

@@ -3,7 +3,10 @@
  *
  *     program "net"
  *     target name="generic" cflags="" lanes=1 fma=false mr=4 nr=4 l1=32768 l2=262144 pointer_bits=64 isa="generic"
+ *     symbol batch in [1, 64]
+ *     limit 2147483647 - 768*batch "768*batch must be at most 2147483647: kernels count in 32 bits"
  *     sizes arena=256 weights=64 live=256 hash=0x0000000000000000
+ *     slot [3072*batch, 4096]
  *     buffer x : input 0 f32[1, 8, 8, 4] note="NHWC"
  *     buffer relu : arena f32[1, 8, 8, 4] offset=0
  *     input x "x" = x f32[1, 4, 8, 8]
@@ -11,14 +14,16 @@
  *         for v0 in 256 vector "n" {
  *             relu[v0] = relu.f32(x[v0])
  *         }
- *     } */
+ *     }
+ *
+ * Expressions over symbols stand in parentheses where numbers and variables do too: (768*batch)*v0 + v1 + (batch - 1). */
 #include <string.h>
 
 #include "ir/lex.h"
 #include "ir/program.h"
 
-static const char *const kinds[] = {"input", "output", "weight", "arena"};
-static const char *const loops[] = {"serial", "parallel", "vector"};
+static const char *const kinds[] = {"input", "output", "weight", "arena", "local"};
+static const char *const loops[] = {"serial", "parallel", "vector", "unrolled", "block", "thread"};
 
 static void put_quoted_field(fx_text *t, const char *key, const char *value)
 {
@@ -37,11 +42,13 @@ static void put_loc(fx_text *t, const fx_loc *loc)
     put_quoted_field(t, "frame", loc->frame);
 }
 
-static void put_shape(fx_text *t, fx_dtype dtype, int rank, const int64_t *dims)
+static void put_shape(fx_text *t, fx_dtype dtype, int rank, const fx_dim *dims)
 {
     fx_printf(t, "%s[", fx_dtype_short(dtype));
-    for (int i = 0; i < rank && i < FX_MAX_RANK; i++)
-        fx_printf(t, "%s%lld", i ? ", " : "", (long long)dims[i]);
+    for (int i = 0; i < rank && i < FX_MAX_RANK; i++) {
+        fx_puts(t, i ? ", " : "");
+        fx_put_dim(t, dims[i]);
+    }
     fx_puts(t, "]");
 }
 
@@ -53,21 +60,46 @@ static void put_name(fx_text *t, const fx_program *p, int buf)
         fx_puts(t, p->bufs[buf].name);
 }
 
+/* A number, or an expression in parentheses. */
+static void put_factor(fx_text *t, fx_dim d)
+{
+    fx_puts(t, d.sym ? "(" : "");
+    fx_put_dim(t, d);
+    fx_puts(t, d.sym ? ")" : "");
+}
+
+static void put_variable(fx_text *t, int var)
+{
+    fx_printf(t, "%c%d", var < 0 ? 't' : 'v', var < 0 ? FX_VAR_LOCAL(var) : var);
+}
+
+static uint64_t size_of(int64_t v)
+{
+    return v < 0 ? -(uint64_t)v : (uint64_t)v;
+}
+
 static void put_affine(fx_text *t, const fx_affine *a)
 {
     for (int i = 0; i < a->n && i < FX_MAX_LOOPS; i++) {
-        int64_t c = a->coef[i];
-        uint64_t size = c < 0 ? -(uint64_t)c : (uint64_t)c;
-        fx_puts(t, i == 0 ? (c < 0 ? "-" : "") : c < 0 ? " - " : " + ");
-        if (size != 1)
-            fx_printf(t, "%llu*", (unsigned long long)size);
-        fx_printf(t, "v%d", a->var[i]);
+        fx_dim c = a->coef[i];
+        bool minus = !c.sym && c.value < 0;
+        fx_puts(t, i == 0 ? (minus ? "-" : "") : minus ? " - " : " + ");
+        if (c.sym) {
+            put_factor(t, c);
+            fx_puts(t, "*");
+        } else if (size_of(c.value) != 1) {
+            fx_printf(t, "%llu*", (unsigned long long)size_of(c.value));
+        }
+        put_variable(t, a->var[i]);
     }
-    if (a->n == 0)
-        fx_printf(t, "%lld", (long long)a->base);
-    else if (a->base != 0)
-        fx_printf(t, " %c %llu", a->base < 0 ? '-' : '+',
-                  (unsigned long long)(a->base < 0 ? -(uint64_t)a->base : (uint64_t)a->base));
+    if (a->n == 0) {
+        put_factor(t, a->base);
+    } else if (a->base.sym) {
+        fx_puts(t, " + ");
+        put_factor(t, a->base);
+    } else if (a->base.value != 0) {
+        fx_printf(t, " %c %llu", a->base.value < 0 ? '-' : '+', (unsigned long long)size_of(a->base.value));
+    }
 }
 
 void fx_sexpr_print(fx_text *t, const fx_program *p, const fx_sexpr *e)
@@ -130,14 +162,20 @@ static void put_call(fx_text *t, const fx_program *p, const fx_call_stmt *c)
             continue;
         }
         put_name(t, p, c->buf[i]);
-        if (c->offset[i])
-            fx_printf(t, "%+lld", (long long)c->offset[i]);
+        if (c->offset[i].sym) {
+            fx_puts(t, "+");
+            put_factor(t, c->offset[i]);
+        } else if (c->offset[i].value) {
+            fx_printf(t, "%+lld", (long long)c->offset[i].value);
+        }
     }
     fx_puts(t, ") {");
     for (int i = 0; i < k->n_fields; i++) {
         fx_printf(t, "%s%s=", i ? ", " : "", k->field[i].name);
         double v = c->field[i];
-        if (!k->field[i].is_float && v >= -0x1p53 && v <= 0x1p53 && v == (double)(int64_t)v)
+        if (c->sym[i])
+            put_factor(t, fx_dim_sym(c->sym[i]));
+        else if (!k->field[i].is_float && v >= -0x1p53 && v <= 0x1p53 && v == (double)(int64_t)v)
             fx_printf(t, "%lld", (long long)v);
         else
             fx_put_double(t, v);
@@ -156,23 +194,53 @@ static void put_indent(fx_text *t, int indent)
         fx_puts(t, "    ");
 }
 
+static void put_body(fx_text *t, const fx_program *p, const fx_stmt *s, int indent)
+{
+    fx_puts(t, " {\n");
+    fx_stmt_print(t, p, s->body, indent + 1);
+    put_indent(t, indent);
+    fx_puts(t, "}\n");
+}
+
+static void put_loop(fx_text *t, const fx_stmt *s)
+{
+    fx_printf(t, "for v%d in ", s->var);
+    fx_put_dim(t, s->extent);
+    if (s->loop != FX_LOOP_SERIAL)
+        fx_printf(t, " %s", (unsigned)s->loop <= FX_LOOP_THREAD ? loops[s->loop] : "?");
+    if (s->loop == FX_LOOP_BLOCK || s->loop == FX_LOOP_THREAD)
+        fx_printf(t, " %s", s->axis == 0 ? "x" : s->axis == 1 ? "y" : s->axis == 2 ? "z" : "?");
+    if (s->hint) {
+        fx_puts(t, " ");
+        fx_put_quoted(t, s->hint);
+    }
+}
+
 void fx_stmt_print(fx_text *t, const fx_program *p, const fx_stmt *s, int indent)
 {
     for (; s; s = s->next) {
         put_indent(t, indent);
         switch (s->kind) {
         case FX_ST_LOOP:
-            fx_printf(t, "for v%d in %lld", s->var, (long long)s->extent);
-            if (s->loop != FX_LOOP_SERIAL)
-                fx_printf(t, " %s", (unsigned)s->loop <= FX_LOOP_VECTOR ? loops[s->loop] : "?");
-            if (s->hint) {
+            put_loop(t, s);
+            put_body(t, p, s, indent);
+            break;
+        case FX_ST_CHECK:
+            fx_printf(t, "check t%d in ", s->local);
+            fx_put_dim(t, s->extent);
+            if (s->text) {
                 fx_puts(t, " ");
-                fx_put_quoted(t, s->hint);
+                fx_put_quoted(t, s->text);
             }
-            fx_puts(t, " {\n");
-            fx_stmt_print(t, p, s->body, indent + 1);
-            put_indent(t, indent);
-            fx_puts(t, "}\n");
+            put_body(t, p, s, indent);
+            break;
+        case FX_ST_ARRAY:
+            fx_puts(t, "array ");
+            put_name(t, p, s->buf);
+            fx_puts(t, "\n");
+            break;
+        case FX_ST_BARRIER:
+            fx_puts(t, "barrier\n");
             break;
         case FX_ST_STORE:
             put_name(t, p, s->buf);
@@ -199,10 +267,7 @@ void fx_stmt_print(fx_text *t, const fx_program *p, const fx_stmt *s, int indent
                 put_affine(t, &s->cond[i]);
                 fx_puts(t, " >= 0");
             }
-            fx_puts(t, " {\n");
-            fx_stmt_print(t, p, s->body, indent + 1);
-            put_indent(t, indent);
-            fx_puts(t, "}\n");
+            put_body(t, p, s, indent);
             break;
         case FX_ST_CALL:
             put_call(t, p, s->call);
@@ -221,19 +286,20 @@ void fx_stmt_print(fx_text *t, const fx_program *p, const fx_stmt *s, int indent
 static bool put_values(fx_text *t, const fx_buf *b)
 {
     enum { MOST = 64 };
-    if (b->numel > MOST || b->numel < 0)
+    int64_t n = b->numel.value;
+    if (b->numel.sym || n > MOST || n < 0)
         return false;
-    fx_tensor x = {.dtype = b->dtype, .rank = 1, .sizes = {b->numel}, .strides = {1}, .data = (void *)(uintptr_t)b->data};
+    fx_tensor x = {.dtype = b->dtype, .rank = 1, .sizes = {n}, .strides = {1}, .data = (void *)(uintptr_t)b->data};
     bool is_float = fx_dtype_is_float(b->dtype);
     if (b->dtype == FX_C64 || b->dtype == FX_C128)
         return false;
-    for (int64_t i = 0; is_float && i < b->numel; i++) {
+    for (int64_t i = 0; is_float && i < n; i++) {
         double v = fx_tensor_get(&x, i);
         if (v != v)
             return false;
     }
     fx_puts(t, " values={");
-    for (int64_t i = 0; i < b->numel; i++) {
+    for (int64_t i = 0; i < n; i++) {
         fx_puts(t, i ? ", " : "");
         if (b->dtype == FX_F64)
             fx_put_double(t, fx_tensor_get(&x, i));
@@ -248,15 +314,19 @@ static bool put_values(fx_text *t, const fx_buf *b)
 
 static void put_buffer(fx_text *t, const fx_program *p, const fx_buf *b)
 {
-    fx_printf(t, "buffer %s : %s ", b->name, (unsigned)b->kind <= FX_BUF_ARENA ? kinds[b->kind] : "?");
+    fx_printf(t, "buffer %s : %s ", b->name, (unsigned)b->kind <= FX_BUF_LOCAL ? kinds[b->kind] : "?");
     if (b->kind == FX_BUF_INPUT || b->kind == FX_BUF_OUTPUT)
         fx_printf(t, "%d ", b->io);
     put_shape(t, b->dtype, b->rank, b->dims);
-    int64_t numel = 1;
+    fx_dim numel = fx_dim_of(1);
     for (int i = 0; i < b->rank && i < FX_MAX_RANK; i++)
-        numel = (int64_t)((uint64_t)numel * (uint64_t)b->dims[i]);
-    if (numel != b->numel)
-        fx_printf(t, " numel=%lld", (long long)b->numel);
+        numel = fx_dim_mul(p->ctx, numel, b->dims[i]);
+    if (!fx_dim_equal(numel, b->numel)) {
+        fx_puts(t, " numel=");
+        fx_put_dim(t, b->numel);
+    }
+    if (b->slot != -1)
+        fx_printf(t, " slot=%d", b->slot);
     if (b->offset)
         fx_printf(t, " offset=%llu", (unsigned long long)b->offset);
     if (b->workspace)
@@ -268,7 +338,7 @@ static void put_buffer(fx_text *t, const fx_program *p, const fx_buf *b)
     put_quoted_field(t, "note", b->note);
     put_loc(t, &b->loc);
     if (b->kind == FX_BUF_WEIGHT && !(b->data && put_values(t, b))) {
-        uint64_t hash = b->data ? fx_hash_bytes(b->data, (size_t)b->numel * fx_dtype_size(b->dtype)) : b->hash;
+        uint64_t hash = b->data ? fx_hash_bytes(b->data, (size_t)b->numel.value * fx_dtype_size(b->dtype)) : b->hash;
         fx_printf(t, " hash=0x%016llx", (unsigned long long)hash);
     }
     fx_puts(t, "\n");
@@ -283,6 +353,39 @@ static void put_io(fx_text *t, const fx_program *p, const char *word, const fx_i
     fx_puts(t, " ");
     put_shape(t, io->dtype, io->rank, io->dims);
     fx_puts(t, "\n");
+}
+
+static void put_symbols(fx_text *t, const fx_program *p)
+{
+    for (size_t i = 0; i < p->n_symbols; i++) {
+        const fx_sym_range *s = &p->symbols[i];
+        fx_puts(t, "symbol ");
+        fx_put_word(t, s->name, false);
+        fx_printf(t, " in [%lld, ", (long long)s->min);
+        if (s->max == INT64_MAX)
+            fx_puts(t, "inf]\n");
+        else
+            fx_printf(t, "%lld]\n", (long long)s->max);
+    }
+    for (size_t i = 0; i < p->n_limits; i++) {
+        fx_puts(t, "limit ");
+        fx_put_dim(t, p->limits[i].value);
+        fx_puts(t, " ");
+        fx_put_quoted(t, p->limits[i].text ? p->limits[i].text : "");
+        fx_puts(t, "\n");
+    }
+}
+
+static void put_slots(fx_text *t, const fx_program *p)
+{
+    for (size_t i = 0; i < p->n_slots; i++) {
+        fx_puts(t, "slot [");
+        for (int k = 0; k < p->slots[i].n; k++) {
+            fx_puts(t, k ? ", " : "");
+            fx_put_dim(t, p->slots[i].bytes[k]);
+        }
+        fx_puts(t, "]\n");
+    }
 }
 
 void fx_program_print(fx_text *t, const fx_program *p)
@@ -300,8 +403,11 @@ void fx_program_print(fx_text *t, const fx_program *p)
     uint64_t hash = 0;
     for (int i = 0; i < 8; i++)
         hash = hash << 8 | p->model_hash[i];
-    fx_printf(t, "\nsizes arena=%llu weights=%llu live=%llu hash=0x%016llx\n", (unsigned long long)p->arena_size,
+    fx_puts(t, "\n");
+    put_symbols(t, p);
+    fx_printf(t, "sizes arena=%llu weights=%llu live=%llu hash=0x%016llx\n", (unsigned long long)p->arena_size,
               (unsigned long long)p->weights_size, (unsigned long long)p->live_size, (unsigned long long)hash);
+    put_slots(t, p);
     for (size_t i = 0; i < p->n_bufs; i++)
         put_buffer(t, p, &p->bufs[i]);
     for (size_t i = 0; i < p->n_inputs; i++)

@@ -28,6 +28,7 @@ typedef struct run {
     struct { int var; int64_t at; } loops[FX_MAX_LOOPS];
     int n_loops;
     local *locals; size_t n_locals, cap_locals;
+    const char *failed;          /* the first check that did not hold */
 } run;
 
 static fx_status broken(run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -195,17 +196,25 @@ static bool compare(fx_sop op, value a, value b)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------- */
 
+/* Of a loop's variable or an integer local. */
+static int64_t value_of(const run *r, int var)
+{
+    for (int l = r->n_loops - 1; var >= 0 && l >= 0; l--) {
+        if (r->loops[l].var == var)
+            return r->loops[l].at;
+    }
+    for (size_t i = r->n_locals; var < 0 && i > 0; i--) {
+        if (r->locals[i - 1].id == FX_VAR_LOCAL(var))
+            return r->locals[i - 1].v.i;
+    }
+    return 0;
+}
+
 static int64_t index_of(const run *r, const fx_affine *a)
 {
-    uint64_t v = (uint64_t)a->base;
-    for (int i = 0; i < a->n; i++) {
-        for (int l = r->n_loops - 1; l >= 0; l--) {
-            if (r->loops[l].var == a->var[i]) {
-                v += (uint64_t)a->coef[i] * (uint64_t)r->loops[l].at;
-                break;
-            }
-        }
-    }
+    uint64_t v = (uint64_t)a->base.value;
+    for (int i = 0; i < a->n; i++)
+        v += (uint64_t)a->coef[i].value * (uint64_t)value_of(r, a->var[i]);
     return (int64_t)v;
 }
 
@@ -213,9 +222,9 @@ static fx_status element(run *r, int buf, const fx_affine *index, fx_tensor *t, 
 {
     const fx_buf *b = &r->p->bufs[buf];
     *at = index_of(r, index);
-    if (*at < 0 || *at >= b->numel)
-        return broken(r, "element %lld of '%s', which has %lld", (long long)*at, b->name, (long long)b->numel);
-    *t = (fx_tensor){.dtype = b->dtype, .rank = 1, .sizes = {b->numel}, .strides = {1}, .data = r->mem[buf]};
+    if (*at < 0 || *at >= b->numel.value)
+        return broken(r, "element %lld of '%s', which has %lld", (long long)*at, b->name, (long long)b->numel.value);
+    *t = (fx_tensor){.dtype = b->dtype, .rank = 1, .sizes = {b->numel.value}, .strides = {1}, .data = r->mem[buf]};
     return FX_OK;
 }
 
@@ -273,18 +282,23 @@ static fx_status exec_call(run *r, const fx_call_stmt *c)
     const fx_kernel *k = fx_kernel_get(c->kernel);
     float *bufs[FX_MAX_BUF_ARGS] = {NULL};
     for (int i = 0; i < k->n_bufs; i++) {
-        int64_t lo, hi;
+        fx_dim lo, hi;
         if (c->buf[i] < 0)
             continue;
         const fx_buf *b = &r->p->bufs[c->buf[i]];
         fx_call_footprint(r->p, c, i, &lo, &hi);
-        if (lo < 0 || hi >= b->numel)
-            return broken(r, "call %s touches elements [%lld, %lld] of '%s', which has %lld", c->name, (long long)lo, (long long)hi, b->name,
-                          (long long)b->numel);
-        bufs[i] = (float *)(void *)r->mem[c->buf[i]] + c->offset[i];
+        if (lo.value < 0 || hi.sym || hi.value >= b->numel.value)
+            return broken(r, "call %s touches elements [%lld, %lld] of '%s', which has %lld", c->name, (long long)lo.value,
+                          (long long)hi.value, b->name, (long long)b->numel.value);
+        bufs[i] = (float *)(void *)r->mem[c->buf[i]] + c->offset[i].value;
     }
     fx_call_run(r->p, c, bufs);
     return FX_OK;
+}
+
+static size_t bytes_of(const fx_buf *b)
+{
+    return (size_t)b->numel.value * fx_dtype_size(b->dtype);
 }
 
 static fx_status exec(run *r, const fx_stmt *s)
@@ -299,7 +313,7 @@ static fx_status exec(run *r, const fx_stmt *s)
         case FX_ST_LOOP:
             r->loops[r->n_loops].var = s->var;
             r->n_loops++;
-            for (int64_t i = 0; i < s->extent; i++) {
+            for (int64_t i = 0; i < s->extent.value; i++) {
                 r->loops[r->n_loops - 1].at = i;
                 FX_TRY(exec(r, s->body));
             }
@@ -335,6 +349,18 @@ static fx_status exec(run *r, const fx_stmt *s)
         case FX_ST_CALL:
             FX_TRY(exec_call(r, s->call));
             break;
+        case FX_ST_ARRAY:
+            memset(r->mem[s->buf], 0xFF, bytes_of(&r->p->bufs[s->buf]));
+            break;
+        case FX_ST_CHECK:
+            at = value_of(r, FX_VAR_LOCAL(s->local));
+            if (at >= 0 && at < s->extent.value)
+                FX_TRY(exec(r, s->body));
+            else if (!r->failed)
+                r->failed = fx_arena_printf(r->arena, "step %s: %lld is out of range [0, %lld): %s", r->step->name, (long long)at,
+                                            (long long)s->extent.value, s->text ? s->text : "an index");
+            break;
+        case FX_ST_BARRIER:
         case FX_ST_COMMENT:
             break;
         }
@@ -344,11 +370,6 @@ static fx_status exec(run *r, const fx_stmt *s)
 }
 
 /* ---- the whole -------------------------------------------------------------------------------------------------------------- */
-
-static size_t bytes_of(const fx_buf *b)
-{
-    return (size_t)b->numel * fx_dtype_size(b->dtype);
-}
 
 /* Bytes of 0xFF make every float a NaN: what reads them shows. */
 static unsigned char *poisoned(fx_arena *arena, size_t n)
@@ -367,7 +388,7 @@ static fx_status set_up(run *r, bool planned, const fx_tensor *in)
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
         if (b->kind == FX_BUF_WEIGHT) {
-            if (!b->data && b->numel > 0)
+            if (!b->data && b->numel.value > 0)
                 return fx_fail(r->ctx, FX_ERR_UNSUPPORTED, &b->loc, "the weight '%s' has no data here, so the program cannot run", b->name);
             r->mem[i] = (unsigned char *)(uintptr_t)b->data;
         } else if (b->kind == FX_BUF_ARENA && planned) {
@@ -379,11 +400,6 @@ static fx_status set_up(run *r, bool planned, const fx_tensor *in)
     for (size_t i = 0; i < p->n_inputs; i++) {
         const fx_io *io = &p->inputs[i];
         fx_tensor t = in[i], dense;
-        bool same = t.dtype == io->dtype && t.rank == io->rank;
-        for (int d = 0; same && d < io->rank; d++)
-            same = t.sizes[d] == io->dims[d];
-        if (!same)
-            return fx_fail(r->ctx, FX_ERR_TYPE, NULL, "input %zu '%s': expected the program's dtype and sizes", i, io->name);
         FX_TRY(fx_tensor_touch(r->ctx, &t));
         FX_TRY(fx_tensor_contiguous(r->ctx, &t, &dense));
         if (bytes_of(&p->bufs[io->buf]))
@@ -391,6 +407,8 @@ static fx_status set_up(run *r, bool planned, const fx_tensor *in)
     }
     return FX_OK;
 }
+
+/* ---- symbols ------------------------------------------------------------------------------------------------------------------ */
 
 typedef struct run_args {
     fx_program *p;
@@ -401,13 +419,78 @@ typedef struct run_args {
     fx_tensor **out;
 } run_args;
 
+static fx_status check_inputs(const run_args *a)
+{
+    fx_program *p = a->p;
+    if (a->n_in != p->n_inputs)
+        return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "expected %zu inputs, got %zu", p->n_inputs, a->n_in);
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        const fx_io *io = &p->inputs[i];
+        bool same = a->in[i].dtype == io->dtype && a->in[i].rank == io->rank;
+        for (int d = 0; same && d < io->rank; d++)
+            same = io->dims[d].sym || a->in[i].sizes[d] == io->dims[d].value;
+        if (!same)
+            return fx_fail(p->ctx, FX_ERR_TYPE, NULL, "input %zu '%s': expected the program's dtype and sizes", i, io->name);
+    }
+    return FX_OK;
+}
+
+/* A symbol's value is the size of the first dim that is the symbol alone. */
+static fx_status read_symbol(const run_args *a, size_t k, int64_t *value)
+{
+    const fx_program *p = a->p;
+    const fx_sym_range *s = &p->symbols[k];
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        for (int d = 0; d < p->inputs[i].rank; d++) {
+            const fx_sym *sym = p->inputs[i].dims[d].sym;
+            if (!sym || sym->kind != FX_SYM_SYMBOL || strcmp(sym->name, s->name) != 0)
+                continue;
+            *value = a->in[i].sizes[d];
+            if (*value >= s->min && *value <= s->max)
+                return FX_OK;
+            return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "input %zu '%s': size %d is %s = %lld, expected %lld to %lld", i,
+                           p->inputs[i].name, d, s->name, (long long)*value, (long long)s->min, (long long)s->max);
+        }
+    }
+    return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, NULL, "no input has a size that is the symbol %s alone, so its value is not known", s->name);
+}
+
+/* The program at the sizes of the inputs. */
+static fx_status bind_symbols(run_args *a, fx_program **out)
+{
+    fx_program *p = a->p;
+    fx_symbols symbols = fx_program_symbols(p);
+    FX_TRY(check_inputs(a));
+    *out = p;
+    if (p->n_symbols == 0)
+        return FX_OK;
+    int64_t *values = FX_NEW_ARRAY(p->arena, int64_t, p->n_symbols);
+    for (size_t k = 0; k < p->n_symbols; k++)
+        FX_TRY(read_symbol(a, k, &values[k]));
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        for (int d = 0; d < p->inputs[i].rank; d++) {
+            int64_t v, got = a->in[i].sizes[d];
+            if (!fx_dim_eval(symbols, values, p->inputs[i].dims[d], &v) || v != got)
+                return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "input %zu '%s': size %d is %lld, expected %lld as the sizes before tell", i,
+                               p->inputs[i].name, d, (long long)got, (long long)v);
+        }
+    }
+    for (size_t i = 0; i < p->n_limits; i++) {
+        int64_t v;
+        if (!fx_dim_eval(symbols, values, p->limits[i].value, &v) || v < 0)
+            return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "%s", p->limits[i].text);
+    }
+    if (!fx_program_bind(p, values, out))
+        return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "sizes of the program cannot be computed for these inputs");
+    return FX_OK;
+}
+
 static fx_status run_program(void *arg)
 {
     run_args *a = arg;
-    fx_program *p = a->p;
+    fx_program *p;
+    FX_TRY(bind_symbols(a, &p));
     run r = {.p = p, .ctx = p->ctx, .arena = fx_arena_create(p->ctx)};
-    if (a->n_in != p->n_inputs)
-        return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "expected %zu inputs, got %zu", p->n_inputs, a->n_in);
     fx_status st = set_up(&r, a->planned, a->in);
     for (size_t i = 0; st == FX_OK && i < p->n_steps; i++) {
         r.step = &p->steps[i];
@@ -415,10 +498,15 @@ static fx_status run_program(void *arg)
         r.n_loops = 0;
         st = exec(&r, p->steps[i].body);
     }
+    if (st == FX_OK && r.failed)
+        st = fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "%s", r.failed);
     fx_tensor *out = FX_NEW_ARRAY(p->arena, fx_tensor, p->n_outputs + 1);
     for (size_t i = 0; st == FX_OK && i < p->n_outputs; i++) {
         const fx_io *io = &p->outputs[i];
-        st = fx_tensor_create(p->ctx, io->dtype, io->rank, io->dims, &out[i]);
+        int64_t sizes[FX_MAX_RANK];
+        for (int d = 0; d < io->rank; d++)
+            sizes[d] = io->dims[d].value;
+        st = fx_tensor_create(p->ctx, io->dtype, io->rank, sizes, &out[i]);
         if (st == FX_OK && bytes_of(&p->bufs[io->buf]))
             memcpy(out[i].data, r.mem[io->buf], bytes_of(&p->bufs[io->buf]));
     }

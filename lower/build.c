@@ -6,14 +6,22 @@
 
 #include "lower/build.h"
 
-int64_t fx_static_dims(const fx_type *t, int64_t *dims)
+fx_dim fx_type_count(fx_context *ctx, const fx_type *t)
 {
-    int64_t n = 1;
-    for (int i = 0; i < t->rank; i++) {
-        dims[i] = t->dims[i].value;
-        n *= dims[i];
-    }
+    fx_dim n = fx_dim_of(1);
+    for (int i = 0; i < t->rank; i++)
+        n = fx_dim_mul(ctx, n, t->dims[i]);
     return n;
+}
+
+fx_symbols fx_build_symbols(const fx_build *b)
+{
+    return (fx_symbols){b->p->n_symbols, b->p->symbols};
+}
+
+bool fx_build_at_least(fx_build *b, fx_dim d, int64_t v)
+{
+    return d.sym ? fx_dim_at_least(b->ctx, fx_build_symbols(b), d, v) : d.value >= v;
 }
 
 /* The module path names a layer when only one group has it; else the op is added: "layer1.0" + "add". */
@@ -32,20 +40,23 @@ const char *fx_build_name(fx_build *b, const fx_node *n)
     return n->name;
 }
 
-const char *fx_build_dims(fx_build *b, int rank, const int64_t *dims)
+const char *fx_build_dims(fx_build *b, int rank, const fx_dim *dims)
 {
     fx_text s;
     fx_text_init(&s, b->p->arena);
-    for (int i = 0; i < rank; i++)
-        fx_printf(&s, "%s%lld", i ? "x" : "", (long long)dims[i]);
+    for (int i = 0; i < rank; i++) {
+        bool sum = dims[i].sym && dims[i].sym->kind != FX_SYM_SYMBOL;
+        fx_puts(&s, i ? "x" : "");
+        fx_puts(&s, sum ? "(" : "");
+        fx_dim_print(&s, dims[i]);
+        fx_puts(&s, sum ? ")" : "");
+    }
     return rank ? s.data : "scalar";
 }
 
 static const char *dims_text(fx_build *b, const fx_type *t)
 {
-    int64_t dims[FX_MAX_RANK];
-    fx_static_dims(t, dims);
-    return fx_build_dims(b, t->rank, dims);
+    return fx_build_dims(b, t->rank, t->dims);
 }
 
 /* Sizes of the operands (constants aside) and of the result. */
@@ -91,11 +102,8 @@ static fx_status build_inputs(fx_build *b)
             return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "input '%s' is not a tensor", n->name);
         fx_window *v = &b->value[n->id];
         *v = (fx_window){.dtype = n->type->dtype, .rank = n->type->rank};
-        int64_t numel = fx_static_dims(n->type, v->dims), stride = numel;
-        for (int i = 0; i < v->rank; i++) {
-            stride = v->dims[i] ? stride / v->dims[i] : 0;
-            v->strides[i] = stride;
-        }
+        memcpy(v->dims, n->type->dims, sizeof(fx_dim) * (size_t)v->rank);
+        fx_window_set_dense(b, v);
         v->buf = fx_program_buf(b->p, FX_BUF_INPUT, n->name, v->dtype, v->rank, v->dims);
         fx_buf *buf = &b->p->bufs[v->buf];
         buf->io = (int)b->p->n_inputs;
@@ -146,14 +154,13 @@ static fx_status build_output_buffers(fx_build *b)
 {
     for (size_t i = 0; i < b->n_outputs; i++) {
         const fx_node *n = b->outputs[i];
-        int64_t dims[FX_MAX_RANK];
-        fx_static_dims(n->type, dims);
+        const fx_dim *dims = n->type->dims;
         const char *name = b->n_outputs == 1 ? "output" : fx_arena_printf(b->scratch, "output%zu", i);
         int id = fx_program_buf(b->p, FX_BUF_OUTPUT, name, n->type->dtype, n->type->rank, dims);
         b->p->bufs[id].io = (int)i;
         b->p->bufs[id].loc = n->loc;
         fx_io io = {.name = b->p->bufs[id].name, .label = n->name, .buf = id, .dtype = n->type->dtype, .rank = n->type->rank};
-        memcpy(io.dims, dims, sizeof io.dims);
+        memcpy(io.dims, dims, sizeof(fx_dim) * (size_t)io.rank);
         FX_PUSH(b->p->arena, b->p->outputs, b->p->n_outputs, b->p->cap_outputs) = io;
     }
     return FX_OK;
@@ -170,12 +177,8 @@ static fx_status build_output_copies(fx_build *b)
         if (v.buf == io->buf)
             continue;
         fx_window dst = {.buf = io->buf, .dtype = io->dtype, .rank = io->rank};
-        int64_t stride = 1;
-        for (int d = io->rank - 1; d >= 0; d--) {
-            dst.dims[d] = io->dims[d];
-            dst.strides[d] = stride;
-            stride *= io->dims[d];
-        }
+        memcpy(dst.dims, io->dims, sizeof dst.dims);
+        fx_window_set_dense(b, &dst);
         FX_TRY(fx_build_copy(b, fx_arena_printf(b->scratch, "write_%s", io->name),
                              fx_arena_printf(b->scratch, "%s: result to the caller's layout", n->name), n, &v, &dst));
     }

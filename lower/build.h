@@ -8,16 +8,16 @@
 /* Where a node's tensor lives: a strided window on a buffer of the program. Offsets and strides count elements. */
 typedef struct fx_window {
     int buf;                       /* -1: not made yet */
-    int64_t offset;
+    fx_dim offset;
     fx_dtype dtype;
     int rank;
-    int64_t dims[FX_MAX_RANK], strides[FX_MAX_RANK];
+    fx_dim dims[FX_MAX_RANK], strides[FX_MAX_RANK];
 } fx_window;
 
 /* Where a value has to be put because of who uses it. */
 typedef struct fx_home {
     fx_node *cat;                  /* a slice of this concatenation's storage, from channel `offset` on */
-    int64_t offset;
+    fx_dim offset;
     int output;                    /* else graph output number, -1: none */
 } fx_home;
 
@@ -68,10 +68,10 @@ fx_status fx_build_value(fx_build *b, fx_node *n, fx_window *out);
 /* A place for n's result, in its home or in a new buffer; like: dims are laid out in memory in the order of its strides (NULL:
  * row-major). dims of n's type. */
 fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out);
-fx_window fx_build_channels_last(const fx_node *n); /* a pattern for `like` */
+fx_window fx_build_channels_last(fx_build *b, const fx_node *n); /* a pattern for `like` */
 fx_status fx_build_view(fx_build *b, fx_node *n);  /* sets the value of a node of class VIEW (or flip) */
 /* Views v under other sizes; false when strides do not allow it. */
-bool fx_window_reshape(const fx_window *v, int rank, const int64_t *dims, fx_window *out);
+bool fx_window_reshape(fx_build *b, const fx_window *v, int rank, const fx_dim *dims, fx_window *out);
 /* The value with channels dense (kernels' layout: positive strides, channel stride 1) or row-major dense; copied if need be. */
 fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out);
 fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out);
@@ -80,33 +80,38 @@ fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const 
 /* Data of a constant, f32, dense. FX_ERR_UNSUPPORTED naming `what` when n is not constant or not f32. */
 fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data);
 /* The position of sizes' dims in memory order (largest stride first); n dims. */
-void fx_window_order(const fx_window *v, int *order);
-bool fx_window_is_dense(const fx_window *v);         /* row-major without gaps */
+void fx_window_order(fx_build *b, const fx_window *v, int *order);
+bool fx_window_is_dense(fx_build *b, const fx_window *v); /* row-major without gaps */
+void fx_window_set_dense(fx_build *b, fx_window *v);      /* its strides: row-major without gaps */
+fx_dim fx_window_magnitude(fx_build *b, fx_dim stride);   /* without its sign */
+fx_dim fx_window_count(fx_build *b, const fx_window *v);  /* elements */
 
 /* Tensors a pointwise region may read. */
 enum { FX_MAX_REGION_READS = 20 };
 
-/* ---- build_loops.c: loop nests: pointwise, reductions, cat, pad ---------------------------------- */
+/* ---- build_loops.c: loop nests -------------------------------------------------------------------- */
 
 /* An access of a nest: strides by the nest's dims. */
 typedef struct fx_nest_access {
     int buf;
-    int64_t offset;
-    int64_t strides[FX_MAX_RANK];
+    fx_dim offset;
+    fx_dim strides[FX_MAX_RANK];
 } fx_nest_access;
 
 /* Loops over dims, outermost first: adjacent ones merged where all accesses allow. */
 typedef struct fx_nest {
     int n;
-    int64_t extent[FX_MAX_RANK];
+    fx_dim extent[FX_MAX_RANK];
     int var[FX_MAX_RANK];
     const char *hint[FX_MAX_RANK];
 } fx_nest;
 
 /* dims in the order given by `order`; strides of the accesses are rewritten to the nest's dims. */
-fx_nest fx_nest_make(fx_build *b, int rank, const int64_t *dims, const int *order, int n_accesses, fx_nest_access *accesses);
-fx_affine fx_nest_index(const fx_nest *nest, const fx_nest_access *a);
+fx_nest fx_nest_make(fx_build *b, int rank, const fx_dim *dims, const int *order, int n_accesses, fx_nest_access *accesses);
+fx_affine fx_nest_index(fx_build *b, const fx_nest *nest, const fx_nest_access *a);
 fx_stmt *fx_nest_wrap(fx_build *b, const fx_nest *nest, fx_stmt *body); /* body inside the loops */
+
+/* ---- build_pointwise.c, build_reduce.c, build_join.c ------------------------------------------------- */
 fx_status fx_build_pointwise(fx_build *b, fx_node *root);
 fx_status fx_build_reduction(fx_build *b, fx_node *n);
 fx_status fx_build_cat(fx_build *b, fx_node *n);
@@ -117,7 +122,7 @@ fx_status fx_build_pad(fx_build *b, fx_node *n);
 /* The expression of node n given those of its tensor operands: get(user, node) gives an operand's, of the operand's dtype. */
 fx_status fx_build_expr(fx_build *b, fx_node *n, const fx_sexpr *(*get)(void *user, fx_node *n), void *user, const fx_sexpr **out);
 
-/* ---- select.c: kernels ---------------------------------------------------------------------------- */
+/* ---- select*.c: kernels --------------------------------------------------------------------------- */
 fx_status fx_build_contraction(fx_build *b, fx_node *root);
 fx_status fx_build_pool(fx_build *b, fx_node *n);
 fx_status fx_build_norm(fx_build *b, fx_node *n);
@@ -128,7 +133,9 @@ fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done);
 /* Opens a step for group root `at`; the body is set by the caller. what: title after the colon. */
 fx_step *fx_build_step(fx_build *b, fx_node *at, const char *what);
 const char *fx_build_name(fx_build *b, const fx_node *n); /* a name for what n computes: "layer1_0_conv2" */
-const char *fx_build_dims(fx_build *b, int rank, const int64_t *dims); /* "1x64x56x56" */
-int64_t fx_static_dims(const fx_type *t, int64_t *dims);   /* fills dims, returns the product */
+const char *fx_build_dims(fx_build *b, int rank, const fx_dim *dims); /* "1x64x56x56" */
+fx_dim fx_type_count(fx_context *ctx, const fx_type *t);    /* the product of its dims */
+bool fx_build_at_least(fx_build *b, fx_dim d, int64_t v);   /* proved for all values of the symbols */
+fx_symbols fx_build_symbols(const fx_build *b);
 
 #endif

@@ -183,6 +183,11 @@ static bool joins_channels(const fx_node *n)
            (fx_node_int(n, 1) == 1 || fx_node_int(n, 1) == -3);
 }
 
+static fx_dim channels(const fx_node *n)
+{
+    return n->type->rank == 4 ? n->type->dims[1] : fx_dim_of(0); /* cat skips an empty vector */
+}
+
 /* Concatenations of channels are not copied where the parts can be computed in place. Later ones claim first: in a dense
  * block every concatenation is then the beginning of the last one. Outputs are computed in place likewise. */
 void fx_build_homes(fx_build *b)
@@ -196,23 +201,23 @@ void fx_build_homes(fx_build *b)
             continue;
         /* All parts already lie side by side in a later concatenation: so does this one. */
         const fx_home *first = count ? &b->home[parts[0]->id] : NULL;
-        int64_t offset = first ? first->offset : 0;
+        fx_dim offset = first ? first->offset : fx_dim_of(0);
         bool together = first && first->cat && !b->home[n->id].cat;
         for (int i = 0; together && i < count; i++) {
             const fx_home *h = &b->home[parts[i]->id];
-            together = h->cat == first->cat && h->offset == offset && parts[i]->type->rank == 4;
-            offset += parts[i]->type->dims[1].value;
+            together = h->cat == first->cat && fx_dim_equal(h->offset, offset) && parts[i]->type->rank == 4;
+            offset = fx_dim_add(b->ctx, offset, channels(parts[i]));
         }
         if (together) {
             b->home[n->id] = *first;
             continue;
         }
-        offset = 0;
+        offset = fx_dim_of(0);
         for (int i = 0; i < count; i++) {
             fx_home *h = &b->home[parts[i]->id];
             if (!h->cat && writes_slices(b, parts[i]))
                 *h = (fx_home){.cat = n, .offset = offset, .output = -1};
-            offset += parts[i]->type->dims[1].value;
+            offset = fx_dim_add(b->ctx, offset, channels(parts[i]));
         }
     }
     for (size_t i = 0; i < b->n_outputs; i++) {

@@ -9,36 +9,62 @@ bool fx_build_is_constant(const fx_node *n)
     return n->opcode == FX_GET_ATTR;
 }
 
-static void set_row_major(fx_window *v)
+/* The step from one element to the next of the dim outside one of size d: sizes of 0 count as 1, so that strides stay positive. */
+static fx_dim next_stride(fx_build *b, fx_dim stride, fx_dim d)
 {
-    int64_t stride = 1;
+    return fx_dim_is(d, 0) ? stride : fx_dim_mul(b->ctx, stride, d);
+}
+
+void fx_window_set_dense(fx_build *b, fx_window *v)
+{
+    fx_dim stride = fx_dim_of(1);
     for (int i = v->rank - 1; i >= 0; i--) {
         v->strides[i] = stride;
-        stride *= v->dims[i] > 0 ? v->dims[i] : 1;
+        stride = next_stride(b, stride, v->dims[i]);
     }
 }
 
-bool fx_window_is_dense(const fx_window *v)
+fx_dim fx_window_count(fx_build *b, const fx_window *v)
 {
-    int64_t stride = 1;
+    fx_dim n = fx_dim_of(1);
+    for (int i = 0; i < v->rank; i++)
+        n = fx_dim_mul(b->ctx, n, v->dims[i]);
+    return n;
+}
+
+bool fx_window_is_dense(fx_build *b, const fx_window *v)
+{
+    fx_dim stride = fx_dim_of(1);
     for (int i = v->rank - 1; i >= 0; i--) {
-        if (v->dims[i] != 1 && v->strides[i] != stride)
+        if (!fx_dim_is(v->dims[i], 1) && !fx_dim_equal(v->strides[i], stride))
             return false;
-        stride *= v->dims[i];
+        stride = fx_dim_mul(b->ctx, stride, v->dims[i]);
     }
     return true;
 }
 
-void fx_window_order(const fx_window *v, int *order)
+/* Whether stride x is proved smaller than y. */
+static bool less(fx_build *b, fx_dim x, fx_dim y)
+{
+    if (!x.sym && !y.sym)
+        return x.value < y.value;
+    return !fx_dim_equal(x, y) && fx_dim_le(b->ctx, fx_build_symbols(b), x, y);
+}
+
+fx_dim fx_window_magnitude(fx_build *b, fx_dim stride)
+{
+    return less(b, stride, fx_dim_of(0)) ? fx_dim_scale(b->ctx, stride, -1) : stride;
+}
+
+void fx_window_order(fx_build *b, const fx_window *v, int *order)
 {
     for (int i = 0; i < v->rank; i++) {
-        int64_t si = v->strides[i] < 0 ? -v->strides[i] : v->strides[i];
+        fx_dim si = fx_window_magnitude(b, v->strides[i]);
         int at = i;
         /* dims of size 1 and broadcast dims keep their place: their stride says nothing */
         while (at > 0) {
             int prev = order[at - 1];
-            int64_t sp = v->strides[prev] < 0 ? -v->strides[prev] : v->strides[prev];
-            if (v->dims[i] == 1 || v->dims[prev] == 1 || sp >= si)
+            if (fx_dim_is(v->dims[i], 1) || fx_dim_is(v->dims[prev], 1) || !less(b, fx_window_magnitude(b, v->strides[prev]), si))
                 break;
             order[at] = prev;
             at--;
@@ -47,37 +73,37 @@ void fx_window_order(const fx_window *v, int *order)
     }
 }
 
-fx_window fx_build_channels_last(const fx_node *n)
+fx_window fx_build_channels_last(fx_build *b, const fx_node *n)
 {
     const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
     fx_window v = {.dtype = t->dtype, .rank = t->rank};
-    fx_static_dims(t, v.dims);
-    set_row_major(&v);
+    memcpy(v.dims, t->dims, sizeof(fx_dim) * (size_t)v.rank);
+    fx_window_set_dense(b, &v);
     if (v.rank == 4) {
-        v.strides[1] = 1;
+        v.strides[1] = fx_dim_of(1);
         v.strides[3] = v.dims[1];
-        v.strides[2] = v.strides[3] * v.dims[3];
-        v.strides[0] = v.strides[2] * v.dims[2];
+        v.strides[2] = fx_dim_mul(b->ctx, v.strides[3], v.dims[3]);
+        v.strides[0] = fx_dim_mul(b->ctx, v.strides[2], v.dims[2]);
     }
     return v;
 }
 
 /* Dense strides in the memory order of `like`. Sizes of 1 sort by like's strides too, so that NHWC stays NHWC. */
-static void set_dense_like(fx_window *v, const fx_window *like)
+static void set_dense_like(fx_build *b, fx_window *v, const fx_window *like)
 {
     int order[FX_MAX_RANK];
     for (int i = 0; i < v->rank; i++) {
         int at = i;
-        while (at > 0 && like->strides[order[at - 1]] < like->strides[i]) {
+        while (at > 0 && less(b, like->strides[order[at - 1]], like->strides[i])) {
             order[at] = order[at - 1];
             at--;
         }
         order[at] = i;
     }
-    int64_t stride = 1;
+    fx_dim stride = fx_dim_of(1);
     for (int i = v->rank - 1; i >= 0; i--) {
         v->strides[order[i]] = stride;
-        stride *= v->dims[order[i]] > 0 ? v->dims[order[i]] : 1;
+        stride = next_stride(b, stride, v->dims[order[i]]);
     }
 }
 
@@ -86,7 +112,7 @@ static fx_status cat_storage(fx_build *b, fx_node *cat, fx_window *out)
 {
     fx_window *v = &b->value[cat->id];
     if (v->buf < 0) {
-        fx_window pattern = fx_build_channels_last(cat);
+        fx_window pattern = fx_build_channels_last(b, cat);
         FX_TRY(fx_build_place(b, cat, &pattern, v));
     }
     *out = *v;
@@ -97,35 +123,35 @@ fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_wind
 {
     const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
     fx_window v = {.dtype = t->dtype, .rank = t->rank};
-    fx_static_dims(t, v.dims);
+    memcpy(v.dims, t->dims, sizeof(fx_dim) * (size_t)v.rank);
     fx_home *home = &b->home[n->id];
     if (home->cat) {
         fx_window whole;
         FX_TRY(cat_storage(b, home->cat, &whole));
         v.buf = whole.buf;
-        v.offset = whole.offset + home->offset * whole.strides[1];
+        v.offset = fx_dim_add(b->ctx, whole.offset, fx_dim_mul(b->ctx, home->offset, whole.strides[1]));
         memcpy(v.strides, whole.strides, sizeof v.strides);
         *out = v;
         return FX_OK;
     }
     if (like)
-        set_dense_like(&v, like);
+        set_dense_like(b, &v, like);
     else
-        set_row_major(&v);
-    if (home->output >= 0 && fx_window_is_dense(&v)) {
+        fx_window_set_dense(b, &v);
+    if (home->output >= 0 && fx_window_is_dense(b, &v)) {
         v.buf = b->p->outputs[home->output].buf;
         *out = v;
         return FX_OK;
     }
     int order[FX_MAX_RANK];
-    int64_t dims[FX_MAX_RANK];
-    fx_window_order(&v, order);
+    fx_dim dims[FX_MAX_RANK];
+    fx_window_order(b, &v, order);
     for (int i = 0; i < v.rank; i++)
         dims[i] = v.dims[order[i]];
     fx_node *named = b->group[n->id].anchor ? b->group[n->id].anchor : n;
     v.buf = fx_program_buf(b->p, FX_BUF_ARENA, fx_build_name(b, named), v.dtype, v.rank, dims);
     b->p->bufs[v.buf].loc = named->loc;
-    if (v.rank == 4 && v.strides[1] == 1 && v.dims[1] > 1)
+    if (v.rank == 4 && fx_dim_is(v.strides[1], 1) && !fx_dim_is(v.dims[1], 1) && !fx_dim_is(v.dims[1], 0))
         b->p->bufs[v.buf].note = "NHWC";
     *out = v;
     return FX_OK;
@@ -165,8 +191,9 @@ static fx_status constant_value(fx_build *b, fx_node *n, fx_window *v)
     fx_tensor dense;
     FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
     *v = (fx_window){.dtype = dense.dtype, .rank = dense.rank};
-    memcpy(v->dims, dense.sizes, sizeof v->dims);
-    set_row_major(v);
+    for (int i = 0; i < v->rank; i++)
+        v->dims[i] = fx_dim_of(dense.sizes[i]);
+    fx_window_set_dense(b, v);
     v->buf = fx_program_buf(b->p, FX_BUF_WEIGHT, n->target, v->dtype, v->rank, v->dims);
     b->p->bufs[v->buf].data = dense.data;
     b->p->bufs[v->buf].loc = n->loc;
@@ -185,36 +212,38 @@ fx_status fx_build_value(fx_build *b, fx_node *n, fx_window *out)
 }
 
 /* As torch's computeStride: the old dims fall into runs whose strides chain; each run's elements are split anew. */
-bool fx_window_reshape(const fx_window *v, int rank, const int64_t *dims, fx_window *out)
+bool fx_window_reshape(fx_build *b, const fx_window *v, int rank, const fx_dim *dims, fx_window *out)
 {
     fx_window r = *v;
     r.rank = rank;
-    memcpy(r.dims, dims, sizeof(int64_t) * (size_t)rank);
-    int64_t numel = 1;
-    for (int i = 0; i < v->rank; i++)
-        numel *= v->dims[i];
-    if (numel == 0 || v->rank == 0) {
-        set_row_major(&r);
+    memcpy(r.dims, dims, sizeof(fx_dim) * (size_t)rank);
+    if (fx_dim_is(fx_window_count(b, v), 0) || v->rank == 0) {
+        fx_window_set_dense(b, &r);
         *out = r;
         return true;
     }
     int d = rank - 1;
-    int64_t base = v->strides[v->rank - 1], run = 1, done = 1;
+    const fx_dim one = fx_dim_of(1);
+    fx_dim base = v->strides[v->rank - 1], run = one, done = one;
     for (int i = v->rank - 1; i >= 0; i--) {
-        run *= v->dims[i];
-        bool ends = i == 0 || (v->dims[i - 1] != 1 && v->strides[i - 1] != run * base);
+        run = fx_dim_mul(b->ctx, run, v->dims[i]);
+        bool ends = i == 0 || (!fx_dim_is(v->dims[i - 1], 1) && !fx_dim_equal(v->strides[i - 1], fx_dim_mul(b->ctx, run, base)));
         if (!ends)
             continue;
-        while (d >= 0 && (done < run || dims[d] == 1)) {
-            r.strides[d] = done * base;
-            done *= dims[d];
+        /* of numbers the run is left when it is full; of expressions when it is, or when the next size would not divide what is left */
+        while (d >= 0 && (fx_dim_is(dims[d], 1) || !fx_dim_equal(done, run))) {
+            fx_dim more = fx_dim_mul(b->ctx, done, dims[d]), rest;
+            if (!fx_dim_divide(b->ctx, run, more, &rest))
+                return false;
+            r.strides[d] = fx_dim_mul(b->ctx, done, base);
+            done = more;
             d--;
         }
-        if (done != run)
+        if (!fx_dim_equal(done, run))
             return false;
         if (i > 0) {
             base = v->strides[i - 1];
-            run = done = 1;
+            run = done = one;
         }
     }
     if (d >= 0)
@@ -245,35 +274,38 @@ static fx_window expanded(const fx_window *v, const fx_type *t)
 {
     fx_window r = *v;
     r.rank = t->rank;
-    fx_static_dims(t, r.dims);
+    memcpy(r.dims, t->dims, sizeof(fx_dim) * (size_t)r.rank);
     int shift = r.rank - v->rank;
-    for (int i = 0; i < r.rank; i++)
-        r.strides[i] = i < shift || (v->dims[i - shift] == 1 && r.dims[i] != 1) ? 0 : v->strides[i - shift];
+    for (int i = 0; i < r.rank; i++) {
+        bool repeats = i < shift || (fx_dim_is(v->dims[i - shift], 1) && !fx_dim_is(r.dims[i], 1));
+        r.strides[i] = repeats ? fx_dim_of(0) : v->strides[i - shift];
+    }
     return r;
 }
 
-static fx_window sliced(const fx_window *v, const fx_node *n)
+static fx_window sliced(fx_build *b, const fx_window *v, const fx_node *n)
 {
     fx_window r = *v;
     int d = wrap_dim(fx_node_int(n, 1), v->rank);
     int64_t start = fx_node_is_none(n, 2) ? 0 : fx_node_int(n, 2), step = fx_node_int(n, 4);
+    fx_dim from = fx_dim_of(start);
     if (start < 0)
-        start += v->dims[d];
-    start = start < 0 ? 0 : start > v->dims[d] ? v->dims[d] : start;
-    r.dims[d] = n->type->dims[d].value;
-    r.offset += start * v->strides[d];
-    r.strides[d] = v->strides[d] * step;
+        from = fx_dim_plus(b->ctx, v->dims[d], start);
+    if (fx_dim_known(from) && fx_dim_known(v->dims[d]))
+        from = fx_dim_of(from.value < 0 ? 0 : from.value > v->dims[d].value ? v->dims[d].value : from.value);
+    r.dims[d] = n->type->dims[d];
+    r.offset = fx_dim_add(b->ctx, v->offset, fx_dim_mul(b->ctx, from, v->strides[d]));
+    r.strides[d] = fx_dim_scale(b->ctx, v->strides[d], step);
     return r;
 }
 
-static fx_window selected(const fx_window *v, const fx_node *n)
+static fx_window selected(fx_build *b, const fx_window *v, const fx_node *n)
 {
     fx_window r = *v;
     int d = wrap_dim(fx_node_int(n, 1), v->rank);
     int64_t index = fx_node_int(n, 2);
-    if (index < 0)
-        index += v->dims[d];
-    r.offset += index * v->strides[d];
+    fx_dim at = index < 0 ? fx_dim_plus(b->ctx, v->dims[d], index) : fx_dim_of(index);
+    r.offset = fx_dim_add(b->ctx, v->offset, fx_dim_mul(b->ctx, at, v->strides[d]));
     r.rank--;
     for (int i = d; i < r.rank; i++) {
         r.dims[i] = v->dims[i + 1];
@@ -282,25 +314,17 @@ static fx_window selected(const fx_window *v, const fx_node *n)
     return r;
 }
 
-static fx_window flipped(const fx_window *v, const fx_node *n)
+static fx_window flipped(fx_build *b, const fx_window *v, const fx_node *n)
 {
     fx_window r = *v;
     int64_t dims[FX_MAX_RANK];
     int count = fx_node_ints(n, 1, dims, FX_MAX_RANK);
     for (int i = 0; i < count; i++) {
         int d = wrap_dim(dims[i], v->rank);
-        r.offset += (v->dims[d] - 1) * v->strides[d];
-        r.strides[d] = -v->strides[d];
+        r.offset = fx_dim_add(b->ctx, r.offset, fx_dim_mul(b->ctx, fx_dim_plus(b->ctx, v->dims[d], -1), v->strides[d]));
+        r.strides[d] = fx_dim_scale(b->ctx, v->strides[d], -1);
     }
     return r;
-}
-
-/* Sizes of 1 appear and go: any stride does for them. */
-static bool resized(const fx_window *v, const fx_type *t, fx_window *r)
-{
-    int64_t dims[FX_MAX_RANK];
-    fx_static_dims(t, dims);
-    return fx_window_reshape(v, t->rank, dims, r);
 }
 
 fx_status fx_build_view(fx_build *b, fx_node *n)
@@ -316,20 +340,20 @@ fx_status fx_build_view(fx_build *b, fx_node *n)
         r = expanded(&v, n->type);
         break;
     case FX_OP_slice_Tensor:
-        r = sliced(&v, n);
+        r = sliced(b, &v, n);
         break;
     case FX_OP_select_int:
-        r = selected(&v, n);
+        r = selected(b, &v, n);
         break;
     case FX_OP_flip:
-        r = flipped(&v, n);
+        r = flipped(b, &v, n);
         break;
     case FX_OP_view:
     case FX_OP_unsqueeze:
     case FX_OP_squeeze_dims:
-        if (!resized(&v, n->type, &r)) {
+        if (!fx_window_reshape(b, &v, n->type->rank, n->type->dims, &r)) {
             FX_TRY(fx_build_dense(b, x, &v));
-            if (!resized(&v, n->type, &r))
+            if (!fx_window_reshape(b, &v, n->type->rank, n->type->dims, &r))
                 return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "a row-major tensor could not be viewed under new sizes");
         }
         break;
@@ -343,11 +367,11 @@ fx_status fx_build_view(fx_build *b, fx_node *n)
 static fx_status copy_to(fx_build *b, fx_node *n, const fx_window *pattern, const char *layout, const char *what, fx_window *v)
 {
     fx_window src = *v, dst = *v;
-    dst.offset = 0;
+    dst.offset = fx_dim_of(0);
     memcpy(dst.strides, pattern->strides, sizeof dst.strides);
     int order[FX_MAX_RANK];
-    int64_t dims[FX_MAX_RANK];
-    fx_window_order(&dst, order);
+    fx_dim dims[FX_MAX_RANK];
+    fx_window_order(b, &dst, order);
     for (int i = 0; i < v->rank; i++)
         dims[i] = v->dims[order[i]];
     const char *name = fx_arena_printf(b->scratch, "%s_%s", n->opcode == FX_PLACEHOLDER ? n->name : fx_build_name(b, n), what);
@@ -363,10 +387,10 @@ fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out)
 {
     fx_window v, *cached = &b->dense[n->id];
     FX_TRY(fx_build_value(b, n, &v));
-    if (!fx_window_is_dense(&v)) {
+    if (!fx_window_is_dense(b, &v)) {
         if (cached->buf < 0) {
             fx_window pattern = v;
-            set_row_major(&pattern);
+            fx_window_set_dense(b, &pattern);
             FX_TRY(copy_to(b, n, &pattern, "row-major", "dense", &v));
             *cached = v;
         }
@@ -380,12 +404,12 @@ fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out)
 {
     fx_window v, *cached = &b->nhwc[n->id];
     FX_TRY(fx_build_value(b, n, &v));
-    bool fits = v.dims[1] == 1 || v.strides[1] == 1;
+    bool fits = fx_dim_is(v.dims[1], 1) || fx_dim_is(v.strides[1], 1);
     for (int i = 0; i < 4; i++)
-        fits = fits && (v.dims[i] == 1 || v.strides[i] > 0);
+        fits = fits && (fx_dim_is(v.dims[i], 1) || fx_build_at_least(b, v.strides[i], 1));
     if (!fits) {
         if (cached->buf < 0) {
-            fx_window pattern = fx_build_channels_last(n);
+            fx_window pattern = fx_build_channels_last(b, n);
             FX_TRY(copy_to(b, n, &pattern, "NHWC", "nhwc", &v));
             *cached = v;
         }
@@ -406,12 +430,12 @@ fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const 
     memcpy(acc[0].strides, dst->strides, sizeof dst->strides);
     memcpy(acc[1].strides, src->strides, sizeof src->strides);
     int order[FX_MAX_RANK];
-    fx_window_order(dst, order);
+    fx_window_order(b, dst, order);
     fx_nest nest = fx_nest_make(b, dst->rank, dst->dims, order, 2, acc);
     fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
     store->buf = dst->buf;
-    store->index = fx_nest_index(&nest, &acc[0]);
-    fx_affine from = fx_nest_index(&nest, &acc[1]);
+    store->index = fx_nest_index(b, &nest, &acc[0]);
+    fx_affine from = fx_nest_index(b, &nest, &acc[1]);
     store->value = fx_s_load(b->p, src->buf, &from);
     s->body = fx_nest_wrap(b, &nest, store);
     return FX_OK;

@@ -6,11 +6,42 @@
 #include "ir/ir.h"
 #include "ir/program.h"
 
+/* Parts of lowering that can be turned off (--disable=fuse,layout,...): for comparison, and drawn by the random tests. What comes
+ * out computes the same. */
+#define FX_LOWER_PARTS(X)                                                                                              \
+    X(FUSE, "fuse", "pointwise chains, tails of contractions, rows of reductions become one step")                     \
+    X(LAYOUT, "layout", "channels-last activations: without it they are stored as eager has them, with copies around kernels") \
+    X(INPLACE, "inplace", "concatenations and outputs computed in place, buffers that take another's place")           \
+    X(ATTENTION, "attention", "attention as one kernel that does not store the score matrix")                          \
+    X(MERGE, "merge", "matrix products that share an input become one")                                                \
+    X(SCHEDULE, "schedule", "isl reorders and tiles plain loop nests")
+enum {
+#define FX_X(id, name, doc) FX_PART_##id,
+    FX_LOWER_PARTS(FX_X)
+#undef FX_X
+    FX_PART_COUNT
+};
+#define FX_OFF(id) (1u << FX_PART_##id)
+
+/* Faults that tests put into lowering, each of a kind that a verifier, a proof or the random test must catch. */
+typedef enum fx_fault {
+    FX_FAULT_NONE,
+    FX_FAULT_FREE_EARLY,          /* the planner ends each life a step too soon */
+    FX_FAULT_MAP_OFF_BY_ONE,      /* a slice starts one element late */
+    FX_FAULT_FUSE_ACROSS_WRITE,   /* overlay: a result takes the place of an operand that is read again later in the step */
+    FX_FAULT_NO_WRAP,             /* integer arithmetic narrower than 32 bits is not wrapped */
+    FX_FAULT_PARALLEL_REDUCTION,  /* a reduction's loop is marked parallel */
+    FX_FAULT_NO_CHECK,            /* an index that is data is not checked */
+    FX_FAULT_COUNT
+} fx_fault;
+
 typedef struct fx_lower_options {
     fx_target target;
     int threads;                  /* most threads the emitted code may use (workspace) */
     const char *dump_before, *dump_after, *stop_after; /* pass names, NULL: none; "all" dumps all */
     bool time_passes;
+    unsigned off;                 /* FX_OFF_*: what not to do */
+    fx_fault fault;               /* tests only: a fault put in on purpose, which must be caught */
     /* Text of dumps and times goes here. */
     void (*out)(void *user, const char *text);
     void *user;

@@ -33,11 +33,11 @@ static uint64_t align_up(uint64_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static void note_access(void *user, int buf, bool written, int64_t lo, int64_t hi, const fx_stmt *at)
+static void note_access(void *user, int buf, bool written, fx_dim lo, fx_dim hi, const fx_stmt *at)
 {
     (void)written, (void)at;
     planner *pl = user;
-    if (hi < lo)
+    if (fx_dim_known(lo) && fx_dim_known(hi) && hi.value < lo.value)
         return;
     if (pl->first[buf] < 0)
         pl->first[buf] = pl->step;
@@ -46,7 +46,7 @@ static void note_access(void *user, int buf, bool written, int64_t lo, int64_t h
 
 static uint64_t buf_bytes(const fx_buf *b)
 {
-    return (uint64_t)b->numel * fx_dtype_size(b->dtype);
+    return (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
 }
 
 /* A buffer joins the block of the one it overlays when that one dies in the step that makes it. */

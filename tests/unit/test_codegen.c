@@ -41,8 +41,8 @@ static fx_program *new_program(const char *name, const char *target)
 
 static int add_io(fx_program *p, bool input, const char *name, fx_dtype dtype, int64_t n)
 {
-    int id = fx_program_buf(p, input ? FX_BUF_INPUT : FX_BUF_OUTPUT, name, dtype, 1, &n);
-    fx_io io = {.name = p->bufs[id].name, .label = name, .buf = id, .dtype = dtype, .rank = 1, .dims = {n}};
+    int id = fx_program_buf(p, input ? FX_BUF_INPUT : FX_BUF_OUTPUT, name, dtype, 1, &(fx_dim){n, NULL});
+    fx_io io = {.name = p->bufs[id].name, .label = name, .buf = id, .dtype = dtype, .rank = 1, .dims = {{n, NULL}}};
     p->bufs[id].io = (int)(input ? p->n_inputs : p->n_outputs);
     if (input)
         FX_PUSH(p->arena, p->inputs, p->n_inputs, p->cap_inputs) = io;
@@ -53,7 +53,7 @@ static int add_io(fx_program *p, bool input, const char *name, fx_dtype dtype, i
 
 static int add_arena(fx_program *p, const char *name, fx_dtype dtype, int64_t n, uint64_t offset)
 {
-    int id = fx_program_buf(p, FX_BUF_ARENA, name, dtype, 1, &n);
+    int id = fx_program_buf(p, FX_BUF_ARENA, name, dtype, 1, &(fx_dim){n, NULL});
     p->bufs[id].offset = offset;
     uint64_t end = offset + (uint64_t)n * (dtype == FX_F64 || dtype == FX_I64 ? 8 : 4);
     if (end > p->arena_size)
@@ -63,7 +63,7 @@ static int add_arena(fx_program *p, const char *name, fx_dtype dtype, int64_t n,
 
 static int add_weight(fx_program *p, const char *name, fx_dtype dtype, int64_t n, const void *data, uint64_t offset)
 {
-    int id = fx_program_buf(p, FX_BUF_WEIGHT, name, dtype, 1, &n);
+    int id = fx_program_buf(p, FX_BUF_WEIGHT, name, dtype, 1, &(fx_dim){n, NULL});
     p->bufs[id].data = data;
     p->bufs[id].offset = offset;
     p->bufs[id].note = "plain";
@@ -73,7 +73,7 @@ static int add_weight(fx_program *p, const char *name, fx_dtype dtype, int64_t n
 static fx_affine at(int var, int64_t coef, int64_t base)
 {
     fx_affine a = fx_affine_const(base);
-    fx_affine_add(&a, var, coef);
+    fx_affine_add(ctx, &a, var, fx_dim_of(coef));
     return a;
 }
 
@@ -81,7 +81,7 @@ static fx_stmt *add_loop(fx_program *p, int var, int64_t extent, fx_loop_kind ki
 {
     fx_stmt *s = fx_stmt_new(p, FX_ST_LOOP);
     s->var = var;
-    s->extent = extent;
+    s->extent = fx_dim_of(extent);
     s->loop = kind;
     s->hint = hint;
     s->body = body;
@@ -330,7 +330,7 @@ START_TEST(statements_and_weights)
 
     /* t = x * scale + shift; u = t * t in its place */
     fx_affine rc = at(0, C, 0);
-    fx_affine_add(&rc, 1, 1);
+    fx_affine_add(ctx, &rc, 1, fx_dim_of(1));
     const fx_sexpr *v = op2(p, FX_S_add, op2(p, FX_S_mul, load(p, x, rc), load(p, ws, at(1, 1, 0))),
                             fx_s_op(p, FX_S_CAST, FX_F32, load(p, wi, at(1, 1, 0)), NULL, NULL));
     add_step(p, "affine", "scale and shift", add_loop(p, 0, R, FX_LOOP_PARALLEL, "h", add_loop(p, 1, C, FX_LOOP_VECTOR, "c", add_store(p, t, rc, v))));
@@ -339,13 +339,13 @@ START_TEST(statements_and_weights)
     /* y = u padded by a row above and below; variable 2 runs once */
     fx_stmt *guard = fx_stmt_new(p, FX_ST_IF);
     fx_affine src = at(0, C, -C), row = at(0, 1, -1), last = at(0, -1, R);
-    fx_affine_add(&src, 1, 1);
-    fx_affine_add(&src, 2, 100);
+    fx_affine_add(ctx, &src, 1, fx_dim_of(1));
+    fx_affine_add(ctx, &src, 2, fx_dim_of(100));
     guard->n_cond = 2;
     guard->cond[0] = row;
     guard->cond[1] = last;
     fx_affine dst = at(0, C, 0);
-    fx_affine_add(&dst, 1, 1);
+    fx_affine_add(ctx, &dst, 1, fx_dim_of(1));
     guard->body = add_store(p, y, dst, load(p, u, src));
     fx_stmt *zero = add_store(p, y, dst, fx_s_const(p, FX_F32, 0));
     fx_stmt *note = fx_stmt_new(p, FX_ST_COMMENT);
@@ -403,11 +403,11 @@ static fx_program *conv_program(const char *target, const char *name, float *w, 
 {
     enum { H = 9, W = 8, IC = 3, OC = 5 };
     fx_program *p = new_program(name, target);
-    int64_t xd[4] = {1, H, W, IC}, yd[4] = {1, H, W, OC};
+    fx_dim xd[4] = {{1, NULL}, {H, NULL}, {W, NULL}, {IC, NULL}}, yd[4] = {{1, NULL}, {H, NULL}, {W, NULL}, {OC, NULL}};
     int x = fx_program_buf(p, FX_BUF_INPUT, "x", FX_F32, 4, xd), y = fx_program_buf(p, FX_BUF_OUTPUT, "y", FX_F32, 4, yd);
     p->bufs[x].io = p->bufs[y].io = 0;
-    fx_io ix = {.name = "x", .label = "x", .buf = x, .dtype = FX_F32, .rank = 4, .dims = {1, H, W, IC}};
-    fx_io iy = {.name = "y", .label = "y", .buf = y, .dtype = FX_F32, .rank = 4, .dims = {1, H, W, OC}};
+    fx_io ix = {.name = "x", .label = "x", .buf = x, .dtype = FX_F32, .rank = 4, .dims = {{1, NULL}, {H, NULL}, {W, NULL}, {IC, NULL}}};
+    fx_io iy = {.name = "y", .label = "y", .buf = y, .dtype = FX_F32, .rank = 4, .dims = {{1, NULL}, {H, NULL}, {W, NULL}, {OC, NULL}}};
     FX_PUSH(p->arena, p->inputs, p->n_inputs, p->cap_inputs) = ix;
     FX_PUSH(p->arena, p->outputs, p->n_outputs, p->cap_outputs) = iy;
     fxrt_conv2d_desc d = {.n = 1, .ih = H, .iw = W, .ic = IC, .oh = H, .ow = W, .oc = OC, .groups = 1, .kh = 3, .kw = 3, .sh = 1, .sw = 1, .ph = 1,
@@ -782,7 +782,7 @@ START_TEST(outputs_may_be_other_buffers)
     add_map(p, "s", y, 4, op1(p, FX_S_neg, load(p, x, at(0, 1, 0))));
     int bufs[3] = {x, y, w};
     for (int i = 0; i < 3; i++) {
-        fx_io io = {.name = "more", .label = "more", .buf = bufs[i], .dtype = FX_F32, .rank = 1, .dims = {4}};
+        fx_io io = {.name = "more", .label = "more", .buf = bufs[i], .dtype = FX_F32, .rank = 1, .dims = {{4, NULL}}};
         FX_PUSH(p->arena, p->outputs, p->n_outputs, p->cap_outputs) = io;
     }
     float in[4] = {5, -6, 7, 8}, neg[4] = {-5, 6, -7, -8};

@@ -45,8 +45,8 @@ static const fx_sexpr *leaf(source *s, fx_dtype d)
     if (d == FX_I64 && draw(4) == 0) {
         fx_sexpr *x = fx_s_op(s->p, FX_S_INDEX, FX_I64, NULL, NULL, NULL);
         x->index = s->index;
-        fx_affine_add(&x->index, 0, (int64_t)draw(5) - 2);
-        x->index.base = (int64_t)draw(9) - 4;
+        fx_affine_add(s->p->ctx, &x->index, 0, fx_dim_of((int64_t)draw(5) - 2));
+        x->index.base = fx_dim_of((int64_t)draw(9) - 4);
         return x;
     }
     return fx_s_load(s->p, s->bufs[d][draw((uint32_t)s->n_bufs[d])], &s->index);
@@ -84,7 +84,7 @@ static const fx_sexpr *expression(source *s, fx_dtype d, int depth)
 
 static int add_io(fx_program *p, bool input, fx_dtype dtype)
 {
-    int64_t n = N;
+    fx_dim n = fx_dim_of(N);
     int id = fx_program_buf(p, input ? FX_BUF_INPUT : FX_BUF_OUTPUT, input ? "in" : "out", dtype, 1, &n);
     fx_io io = {.name = p->bufs[id].name, .label = p->bufs[id].name, .buf = id, .dtype = dtype, .rank = 1, .dims = {n}};
     p->bufs[id].io = (int)(input ? p->n_inputs : p->n_outputs);
@@ -120,7 +120,7 @@ START_TEST(emitted_equals_interpreted)
     ck_assert_int_eq(fx_target_get(ctx, "generic", &target), FX_OK);
     fx_program *p = fx_program_new(ctx, "random", &target);
     source s = {.p = p, .index = fx_affine_const(0)};
-    fx_affine_add(&s.index, 0, 1);
+    fx_affine_add(ctx, &s.index, 0, fx_dim_of(1));
     fx_tensor in[8];
     for (int i = 0; i < 8; i++) {
         s.bufs[types[i]][s.n_bufs[types[i]]++] = add_io(p, true, types[i]);
@@ -137,7 +137,7 @@ START_TEST(emitted_equals_interpreted)
         store->index = s.index;
         store->value = expression(&s, d, 1 + (int)draw(7));
         loop->var = 0;
-        loop->extent = N;
+        loop->extent = fx_dim_of(N);
         loop->loop = draw(2) ? FX_LOOP_VECTOR : FX_LOOP_SERIAL;
         loop->hint = "i";
         loop->body = store;

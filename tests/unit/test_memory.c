@@ -20,13 +20,13 @@ static void add_step(fx_program *p, int a, int b, int out, int64_t n)
     s->title = "test";
     s->shapes = "";
     fx_affine i = fx_affine_const(0);
-    fx_affine_add(&i, 0, 1);
+    fx_affine_add(p->ctx, &i, 0, fx_dim_of(1));
     fx_stmt *store = fx_stmt_new(p, FX_ST_STORE), *loop = fx_stmt_new(p, FX_ST_LOOP);
     store->buf = out;
     store->index = i;
     store->value = fx_s_op(p, FX_S_add, FX_F32, fx_s_load(p, a, &i), fx_s_load(p, b, &i), NULL);
     loop->var = 0;
-    loop->extent = n;
+    loop->extent = fx_dim_of(n);
     loop->hint = "i";
     loop->body = store;
     s->body = loop;
@@ -34,9 +34,10 @@ static void add_step(fx_program *p, int a, int b, int out, int64_t n)
 
 static int buffer(fx_program *p, fx_buf_kind kind, int64_t n)
 {
-    int id = fx_program_buf(p, kind, "b", FX_F32, 1, &n);
+    fx_dim dim = fx_dim_of(n);
+    int id = fx_program_buf(p, kind, "b", FX_F32, 1, &dim);
     if (kind == FX_BUF_INPUT || kind == FX_BUF_OUTPUT) {
-        fx_io io = {.name = p->bufs[id].name, .label = "x", .buf = id, .dtype = FX_F32, .rank = 1, .dims = {n}};
+        fx_io io = {.name = p->bufs[id].name, .label = "x", .buf = id, .dtype = FX_F32, .rank = 1, .dims = {dim}};
         p->bufs[id].io = (int)(kind == FX_BUF_INPUT ? p->n_inputs : p->n_outputs);
         if (kind == FX_BUF_INPUT)
             FX_PUSH(p->arena, p->inputs, p->n_inputs, p->cap_inputs) = io;

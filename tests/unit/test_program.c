@@ -170,7 +170,7 @@ static const struct {
     const char *from, *to, *says;
 } mistakes[] = {
     {"program", "programme", "line 1, column 1: expected 'program', got 'programme'"},
-    {"buffer y : output", "buffer y : outlet", "line 5, column 12: expected input, output, weight or arena, got 'outlet'"},
+    {"buffer y : output", "buffer y : outlet", "line 5, column 12: expected input, output, weight, arena or local, got 'outlet'"},
     {"f32[1, 2]\n", "f33[1, 2]\n", "line 5, column 21: expected an element type"},
     {"buffer conv :", "buffer pad :", "the buffer 'pad' is there twice"},
     {"overlay=conv", "overlay=none", "there is no buffer 'none'"},
@@ -182,7 +182,7 @@ static const struct {
     {"-v0 + 4 >= 0", "-v0 + 99999999999999999999 >= 0", "expected an integer of 64 bits, got '99999999999999999999'"},
     {"0.0:f32\n", "0.5:i64\n", "expected an integer"},
     {"comment \"one call\"", "comment \"one call", "expected a string that ends on its line"},
-    {"comment", "commend", "expected for, if, call, comment, local, t<number> or a buffer, got 'commend'"},
+    {"comment", "commend", "expected for, if, check, call, comment, array, barrier, local, t<number> or a buffer, got 'commend'"},
 };
 
 START_TEST(mistakes_have_line_and_column)
@@ -249,20 +249,28 @@ END_TEST
 START_TEST(affine_expressions_merge_sort_and_cancel)
 {
     fx_affine a = fx_affine_const(3);
-    fx_affine_add(&a, 5, 2);
-    fx_affine_add(&a, 1, 7);
-    fx_affine_add(&a, 5, -2);
+    fx_dim seq = fx_dim_sym(fx_sym_symbol(ctx, "seq"));
+    fx_affine_add(ctx, &a, 5, fx_dim_of(2));
+    fx_affine_add(ctx, &a, 1, fx_dim_of(7));
+    fx_affine_add(ctx, &a, 5, fx_dim_of(-2));
     ck_assert_int_eq(a.n, 1);
     ck_assert_int_eq(a.var[0], 1);
-    fx_affine_add(&a, 0, 4);
-    fx_affine s = fx_affine_sum(&a, &a);
-    ck_assert_int_eq(s.base, 6);
+    fx_affine_add(ctx, &a, 0, fx_dim_of(4));
+    fx_affine s = fx_affine_sum(ctx, &a, &a);
+    ck_assert(fx_dim_is(s.base, 6));
     ck_assert_int_eq(s.var[0], 0);
-    ck_assert_int_eq(s.coef[0], 8);
-    ck_assert_int_eq(s.coef[1], 14);
+    ck_assert(fx_dim_is(s.coef[0], 8));
+    ck_assert(fx_dim_is(s.coef[1], 14));
+    ck_assert(fx_affine_is_static(&s));
+    fx_affine_add(ctx, &s, FX_VAR_LOCAL(2), seq); /* before the loops' variables */
+    ck_assert_int_eq(s.var[0], -3);
+    ck_assert_int_eq(FX_VAR_LOCAL(s.var[0]), 2);
+    ck_assert(!fx_affine_is_static(&s));
+    fx_affine_add(ctx, &s, FX_VAR_LOCAL(2), fx_dim_scale(ctx, seq, -1));
+    ck_assert_int_eq(s.n, 2);
     fx_affine big = fx_affine_const(INT64_MAX);
-    big = fx_affine_sum(&big, &big);
-    ck_assert_int_eq(big.base, INT64_MAX); /* no index is so large: the verifier refuses it */
+    big = fx_affine_sum(ctx, &big, &big);
+    ck_assert(big.base.sym && big.base.sym->kind == FX_SYM_OPAQUE); /* nothing is proved of it: the verifier refuses it */
 }
 END_TEST
 
@@ -271,18 +279,18 @@ START_TEST(names_become_unique_identifiers)
     fx_target target;
     ck_assert_int_eq(fx_target_get(ctx, "generic", &target), FX_OK);
     fx_program *p = fx_program_new(ctx, "m", &target);
-    int64_t dims[2] = {3, 5};
+    fx_dim dims[2] = {fx_dim_of(3), fx_dim_of(5)};
     static const char *const texts[] = {"layer1.0.conv1", "layer1_0_conv1", "a/b*/", "int", "1x", "", "\xc3\xa9", "while"};
     static const char *const names[] = {"layer1_0_conv1", "layer1_0_conv1_1", "a_b", "int_", "n1x", "v", "v_6", "while_"};
     for (int i = 0; i < 8; i++) {
         int id = fx_program_buf(p, FX_BUF_ARENA, texts[i], FX_F32, 2, dims);
         ck_assert_int_eq(id, i);
         ck_assert_str_eq(p->bufs[id].name, names[i]);
-        ck_assert_int_eq(p->bufs[id].numel, 15);
+        ck_assert(fx_dim_is(p->bufs[id].numel, 15));
     }
-    int64_t huge[3] = {INT64_C(1) << 40, INT64_C(1) << 40, 1};
+    fx_dim huge[3] = {fx_dim_of(INT64_C(1) << 40), fx_dim_of(INT64_C(1) << 40), fx_dim_of(1)};
     int id = fx_program_buf(p, FX_BUF_ARENA, "h", FX_F32, 3, huge);
-    ck_assert_int_eq(p->bufs[id].numel, -1);
+    ck_assert(fx_dim_is(p->bufs[id].numel, -1));
 }
 END_TEST
 
@@ -321,12 +329,12 @@ END_TEST
 static int64_t seen_lo, seen_hi;
 static int seen;
 
-static void note(void *user, int buf, bool written, int64_t lo, int64_t hi, const fx_stmt *at)
+static void note(void *user, int buf, bool written, fx_dim lo, fx_dim hi, const fx_stmt *at)
 {
     (void)at;
     if (buf == *(int *)user && !written) {
-        seen_lo = lo;
-        seen_hi = hi;
+        seen_lo = lo.value;
+        seen_hi = hi.value;
         seen++;
     }
 }

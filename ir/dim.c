@@ -1,0 +1,550 @@
+/* ir/dim.c: arithmetic and proofs on dimensions: numbers, or expressions over symbols.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * Expressions stay polynomials in canonical form (sums of products), so that equal sizes are the same pointer. A proof that one is
+ * nowhere negative shifts each unknown by the end of its range and looks at the signs of the coefficients: sufficient, cheap, and
+ * enough for sizes and indices of tensors, whose coefficients are sizes. */
+#include <string.h>
+
+#include "ir/context.h"
+
+fx_dim fx_dim_of(int64_t v)
+{
+    return (fx_dim){.value = v};
+}
+
+fx_dim fx_dim_sym(const fx_sym *s)
+{
+    return s->kind == FX_SYM_INT ? fx_dim_of(s->value) : (fx_dim){.sym = s};
+}
+
+const fx_sym *fx_dim_as_sym(fx_context *ctx, fx_dim d)
+{
+    return d.sym ? d.sym : fx_sym_int(ctx, d.value);
+}
+
+bool fx_dim_known(fx_dim d)
+{
+    return !d.sym;
+}
+
+bool fx_dim_is(fx_dim d, int64_t v)
+{
+    return !d.sym && d.value == v;
+}
+
+bool fx_dim_equal(fx_dim a, fx_dim b)
+{
+    return a.sym == b.sym && (a.sym || a.value == b.value);
+}
+
+/* ---- arithmetic -------------------------------------------------------------------------------------------- */
+
+static fx_dim make(fx_context *ctx, fx_sym_kind kind, fx_dim a, fx_dim b)
+{
+    const fx_sym *args[2] = {fx_dim_as_sym(ctx, a), fx_dim_as_sym(ctx, b)};
+    return fx_dim_sym(fx_sym_make(ctx, kind, 2, args));
+}
+
+fx_dim fx_dim_add(fx_context *ctx, fx_dim a, fx_dim b)
+{
+    int64_t v;
+    if (!a.sym && !b.sym && !__builtin_add_overflow(a.value, b.value, &v))
+        return fx_dim_of(v);
+    return make(ctx, FX_SYM_ADD, a, b);
+}
+
+fx_dim fx_dim_scale(fx_context *ctx, fx_dim a, int64_t factor)
+{
+    return fx_dim_mul(ctx, a, fx_dim_of(factor));
+}
+
+fx_dim fx_dim_plus(fx_context *ctx, fx_dim a, int64_t v)
+{
+    return fx_dim_add(ctx, a, fx_dim_of(v));
+}
+
+fx_dim fx_dim_sub(fx_context *ctx, fx_dim a, fx_dim b)
+{
+    int64_t v;
+    if (!a.sym && !b.sym && !__builtin_sub_overflow(a.value, b.value, &v))
+        return fx_dim_of(v);
+    return fx_dim_add(ctx, a, fx_dim_scale(ctx, b, -1));
+}
+
+/* Sums are multiplied out, so that a product has one form. */
+fx_dim fx_dim_mul(fx_context *ctx, fx_dim a, fx_dim b)
+{
+    int64_t v;
+    if (!a.sym && !b.sym && !__builtin_mul_overflow(a.value, b.value, &v))
+        return fx_dim_of(v);
+    if (fx_dim_is(a, 1))
+        return b;
+    if (fx_dim_is(b, 1))
+        return a;
+    if (!a.sym || (b.sym && b.sym->kind == FX_SYM_ADD && a.sym->kind != FX_SYM_ADD)) {
+        fx_dim t = a;
+        a = b;
+        b = t;
+    }
+    /* Products that no sizes have stay as they are, so that no text can make one grow without bound. */
+    int n_b = b.sym && b.sym->kind == FX_SYM_ADD ? b.sym->n : 1;
+    if (a.sym && a.sym->kind == FX_SYM_ADD && b.sym && a.sym->n * n_b <= 256) {
+        fx_dim sum = fx_dim_of(0);
+        for (int i = 0; i < a.sym->n; i++)
+            sum = fx_dim_add(ctx, sum, fx_dim_mul(ctx, fx_dim_sym(a.sym->args[i]), b));
+        return sum;
+    }
+    return make(ctx, FX_SYM_MUL, a, b);
+}
+
+fx_dim fx_dim_max(fx_context *ctx, fx_dim a, fx_dim b)
+{
+    if (!a.sym && !b.sym)
+        return a.value > b.value ? a : b;
+    return make(ctx, FX_SYM_MAX, a, b);
+}
+
+/* A term as coefficient times factors. */
+static int64_t factors(const fx_sym *term, int *n, const fx_sym *const **args, const fx_sym **one)
+{
+    *n = 1;
+    *one = term;
+    *args = one;
+    if (term->kind == FX_SYM_INT) {
+        *n = 0;
+        return term->value;
+    }
+    if (term->kind != FX_SYM_MUL)
+        return 1;
+    *args = term->args;
+    *n = term->n;
+    if (term->args[0]->kind != FX_SYM_INT)
+        return 1;
+    ++*args;
+    --*n;
+    return term->args[0]->value;
+}
+
+/* term / by for single terms. */
+static bool divide_term(fx_context *ctx, const fx_sym *term, const fx_sym *by, fx_dim *out)
+{
+    const fx_sym *one_t, *one_b, *const *ft, *const *fb;
+    int nt, nb;
+    int64_t ct = factors(term, &nt, &ft, &one_t), cb = factors(by, &nb, &fb, &one_b);
+    if (cb == 0 || (cb == -1 && ct == INT64_MIN) || ct % cb || nt > 16)
+        return false;
+    bool used[16] = {false};
+    for (int i = 0; i < nb; i++) {
+        int k = 0;
+        while (k < nt && (used[k] || ft[k] != fb[i]))
+            k++;
+        if (k == nt)
+            return false;
+        used[k] = true;
+    }
+    *out = fx_dim_of(ct / cb);
+    for (int k = 0; k < nt; k++)
+        if (!used[k])
+            *out = fx_dim_mul(ctx, *out, fx_dim_sym(ft[k]));
+    return true;
+}
+
+bool fx_dim_divide(fx_context *ctx, fx_dim a, fx_dim b, fx_dim *quotient)
+{
+    if (fx_dim_is(b, 0))
+        return false;
+    if (fx_dim_equal(a, b) || fx_dim_is(b, 1)) {
+        *quotient = fx_dim_is(b, 1) ? a : fx_dim_of(1);
+        return true;
+    }
+    if (!a.sym && !b.sym) {
+        if (b.value == -1 || a.value % b.value)
+            return false;
+        *quotient = fx_dim_of(a.value / b.value);
+        return true;
+    }
+    const fx_sym *sa = fx_dim_as_sym(ctx, a), *sb = fx_dim_as_sym(ctx, b);
+    bool sum = sa->kind == FX_SYM_ADD;
+    int n = sum ? sa->n : 1;
+    const fx_sym *const *terms = sum ? sa->args : &sa;
+    if (sb->kind == FX_SYM_ADD) { /* a single term times b */
+        for (int i = 0; i < n; i++) {
+            fx_dim q;
+            if (divide_term(ctx, terms[i], sb->args[0], &q) && fx_dim_equal(fx_dim_mul(ctx, q, b), a)) {
+                *quotient = q;
+                return true;
+            }
+        }
+        return false;
+    }
+    fx_dim q = fx_dim_of(0);
+    for (int i = 0; i < n; i++) {
+        fx_dim part;
+        if (!divide_term(ctx, terms[i], sb, &part))
+            return false;
+        q = fx_dim_add(ctx, q, part);
+    }
+    *quotient = q;
+    return true;
+}
+
+fx_dim fx_dim_floordiv(fx_context *ctx, fx_dim a, fx_dim b)
+{
+    fx_dim q;
+    return fx_dim_divide(ctx, a, b, &q) ? q : make(ctx, FX_SYM_FLOORDIV, a, b);
+}
+
+fx_dim fx_dim_mod(fx_context *ctx, fx_dim a, fx_dim b)
+{
+    fx_dim q;
+    return fx_dim_divide(ctx, a, b, &q) ? fx_dim_of(0) : make(ctx, FX_SYM_MOD, a, b);
+}
+
+/* ---- values and bounds ----------------------------------------------------------------------------------------- */
+
+/* INT64_MIN and INT64_MAX stand for no bound. */
+static bool is_bounded(int64_t v)
+{
+    return v != INT64_MIN && v != INT64_MAX;
+}
+
+static int64_t clip(__int128 v)
+{
+    return v >= INT64_MAX ? INT64_MAX : v <= INT64_MIN ? INT64_MIN : (int64_t)v;
+}
+
+static int64_t times(int64_t a, int64_t b)
+{
+    if (a == 0 || b == 0)
+        return 0;
+    if (!is_bounded(a) || !is_bounded(b))
+        return (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
+    return clip((__int128)a * b);
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    if (!is_bounded(a))
+        return a;
+    return is_bounded(b) ? clip((__int128)a + b) : b;
+}
+
+static int64_t floor_of(int64_t a, int64_t b)
+{
+    if (!is_bounded(a))
+        return a;
+    if (!is_bounded(b))
+        return a < 0 ? -1 : 0;
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static int symbol_at(fx_symbols symbols, const char *name)
+{
+    for (size_t i = 0; i < symbols.n; i++)
+        if (symbols.v[i].name == name || strcmp(symbols.v[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+static void bounds(fx_symbols symbols, const fx_sym *s, int64_t *lo, int64_t *hi)
+{
+    int64_t l, h;
+    *lo = INT64_MIN;
+    *hi = INT64_MAX;
+    switch (s->kind) {
+    case FX_SYM_INT:
+        *lo = *hi = s->value;
+        return;
+    case FX_SYM_SYMBOL: {
+        int at = symbol_at(symbols, s->name);
+        if (at >= 0) {
+            *lo = symbols.v[at].min;
+            *hi = symbols.v[at].max;
+        }
+        return;
+    }
+    case FX_SYM_ADD:
+        *lo = *hi = 0;
+        for (int i = 0; i < s->n; i++) {
+            bounds(symbols, s->args[i], &l, &h);
+            *lo = *lo == INT64_MIN || l == INT64_MIN ? INT64_MIN : plus(*lo, l);
+            *hi = *hi == INT64_MAX || h == INT64_MAX ? INT64_MAX : plus(*hi, h);
+        }
+        return;
+    case FX_SYM_MUL:
+        *lo = *hi = 1;
+        for (int i = 0; i < s->n; i++) {
+            bounds(symbols, s->args[i], &l, &h);
+            int64_t p[4] = {times(*lo, l), times(*lo, h), times(*hi, l), times(*hi, h)};
+            *lo = *hi = p[0];
+            for (int k = 1; k < 4; k++) {
+                *lo = p[k] < *lo ? p[k] : *lo;
+                *hi = p[k] > *hi ? p[k] : *hi;
+            }
+        }
+        return;
+    case FX_SYM_MAX:
+    case FX_SYM_MIN:
+        bounds(symbols, s->args[0], lo, hi);
+        for (int i = 1; i < s->n; i++) {
+            bounds(symbols, s->args[i], &l, &h);
+            bool max = s->kind == FX_SYM_MAX;
+            *lo = (l > *lo) == max ? l : *lo;
+            *hi = (h > *hi) == max ? h : *hi;
+        }
+        return;
+    case FX_SYM_FLOORDIV:
+    case FX_SYM_CEILDIV:
+    case FX_SYM_MOD: {
+        int64_t bl, bh;
+        bounds(symbols, s->args[0], &l, &h);
+        bounds(symbols, s->args[1], &bl, &bh);
+        if (bl < 1)
+            return;
+        if (s->kind == FX_SYM_MOD) {
+            *lo = 0;
+            *hi = bh == INT64_MAX ? INT64_MAX : bh - 1;
+            if (l >= 0 && h < *hi)
+                *hi = h;
+            return;
+        }
+        int64_t up = s->kind == FX_SYM_CEILDIV;
+        *lo = floor_of(l, l >= 0 ? bh : bl);
+        *hi = floor_of(h, h >= 0 ? bl : bh);
+        if (up && is_bounded(*hi))
+            ++*hi;
+        return;
+    }
+    case FX_SYM_POW:
+    case FX_SYM_OPAQUE:
+        return;
+    }
+}
+
+void fx_dim_bounds(fx_symbols symbols, fx_dim d, int64_t *lo, int64_t *hi)
+{
+    *lo = *hi = d.value;
+    if (d.sym)
+        bounds(symbols, d.sym, lo, hi);
+}
+
+static bool eval(fx_symbols symbols, const int64_t *values, const fx_sym *s, int64_t *out)
+{
+    if (s->kind == FX_SYM_INT) {
+        *out = s->value;
+        return true;
+    }
+    if (s->kind == FX_SYM_SYMBOL) {
+        int at = symbol_at(symbols, s->name);
+        if (at >= 0)
+            *out = values[at];
+        return at >= 0;
+    }
+    if (s->kind == FX_SYM_OPAQUE || s->n < 1 || !eval(symbols, values, s->args[0], out))
+        return false;
+    for (int i = 1; i < s->n; i++) {
+        int64_t v, a = *out;
+        if (!eval(symbols, values, s->args[i], &v))
+            return false;
+        switch (s->kind) {
+        case FX_SYM_ADD:
+            if (__builtin_add_overflow(a, v, out))
+                return false;
+            break;
+        case FX_SYM_MUL:
+            if (__builtin_mul_overflow(a, v, out))
+                return false;
+            break;
+        case FX_SYM_MAX: *out = v > a ? v : a; break;
+        case FX_SYM_MIN: *out = v < a ? v : a; break;
+        case FX_SYM_POW:
+            if (v < 0)
+                return false;
+            *out = 1;
+            for (; v > 0; v--)
+                if (__builtin_mul_overflow(*out, a, out) || v > 64)
+                    return false;
+            break;
+        default:
+            if (v == 0 || (a == INT64_MIN && v == -1))
+                return false;
+            *out = floor_of(a, v);
+            if (s->kind == FX_SYM_CEILDIV)
+                *out += a % v != 0;
+            else if (s->kind == FX_SYM_MOD)
+                *out = a - *out * v;
+        }
+    }
+    return true;
+}
+
+bool fx_dim_eval(fx_symbols symbols, const int64_t *values, fx_dim d, int64_t *out)
+{
+    *out = d.value;
+    return !d.sym || eval(symbols, values, d.sym, out);
+}
+
+/* ---- proofs ---------------------------------------------------------------------------------------------------- */
+
+/* A polynomial in unknowns ("atoms"): symbols and whatever is not a sum or product. */
+enum { MAX_ATOMS = 12, MAX_FACTORS = 8, MAX_TERMS = 256 };
+
+typedef struct term {
+    __int128 coef;
+    int n, atom[MAX_FACTORS];     /* sorted */
+} term;
+
+typedef struct poly {
+    int n;
+    term t[MAX_TERMS];
+} poly;
+
+typedef struct proof {
+    fx_symbols symbols;
+    int n_atoms;
+    const fx_sym *atom[MAX_ATOMS];
+} proof;
+
+static bool same_factors(const term *a, const term *b)
+{
+    return a->n == b->n && memcmp(a->atom, b->atom, sizeof(int) * (size_t)a->n) == 0;
+}
+
+static bool add_term(poly *p, term t)
+{
+    const __int128 most = (__int128)1 << 100;
+    for (int i = 0; i < p->n; i++)
+        if (same_factors(&p->t[i], &t)) {
+            p->t[i].coef += t.coef;
+            return p->t[i].coef < most && p->t[i].coef > -most;
+        }
+    if (p->n == MAX_TERMS || t.coef >= most || t.coef <= -most)
+        return false;
+    p->t[p->n++] = t;
+    return true;
+}
+
+static bool add_atom(proof *f, term *t, const fx_sym *s)
+{
+    int k = 0;
+    while (k < f->n_atoms && f->atom[k] != s)
+        k++;
+    if (k == MAX_ATOMS || t->n == MAX_FACTORS || s->kind == FX_SYM_OPAQUE)
+        return false;
+    if (k == f->n_atoms)
+        f->atom[f->n_atoms++] = s;
+    int at = t->n++;
+    for (; at > 0 && t->atom[at - 1] > k; at--)
+        t->atom[at] = t->atom[at - 1];
+    t->atom[at] = k;
+    return true;
+}
+
+static bool read_term(proof *f, const fx_sym *s, term *t)
+{
+    const fx_sym *one, *const *args;
+    int n;
+    *t = (term){0};
+    t->coef = factors(s, &n, &args, &one);
+    for (int i = 0; i < n; i++)
+        if (!add_atom(f, t, args[i]))
+            return false;
+    return true;
+}
+
+/* p with atom k = end + t (or end - t), t >= 0: the atom's number now stands for t. */
+static bool shift(poly *p, int k, int64_t end, bool down, poly *out)
+{
+    out->n = 0;
+    for (int i = 0; i < p->n; i++) {
+        /* (end +- t)^m times the rest, by repeated multiplication */
+        term rest = {.coef = p->t[i].coef};
+        int m = 0;
+        for (int j = 0; j < p->t[i].n; j++) {
+            if (p->t[i].atom[j] == k)
+                m++;
+            else
+                rest.atom[rest.n++] = p->t[i].atom[j];
+        }
+        __int128 choose = 1;
+        for (int power = 0; power <= m; power++) { /* t^power end^(m - power) */
+            term t = rest;
+            t.coef *= choose * (down && power % 2 ? -1 : 1);
+            for (int e = 0; e < m - power; e++) {
+                if (t.coef > ((__int128)1 << 62) || t.coef < -((__int128)1 << 62))
+                    return false;
+                t.coef *= end;
+            }
+            for (int e = 0; e < power; e++) {
+                int at = t.n++;
+                for (; at > 0 && t.atom[at - 1] > k; at--)
+                    t.atom[at] = t.atom[at - 1];
+                t.atom[at] = k;
+            }
+            if (!add_term(out, t))
+                return false;
+            choose = choose * (m - power) / (power + 1);
+        }
+    }
+    return true;
+}
+
+static bool no_negative(const poly *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->t[i].coef < 0)
+            return false;
+    return true;
+}
+
+/* Tries both ends of each atom's range, at most 2^5 ways. */
+static bool prove(const proof *f, poly *p, int k, int *budget)
+{
+    if (k == f->n_atoms)
+        return no_negative(p);
+    if (--*budget < 0)
+        return false;
+    int64_t lo, hi;
+    bounds(f->symbols, f->atom[k], &lo, &hi);
+    poly next;
+    if (is_bounded(lo) && shift(p, k, lo, false, &next) && prove(f, &next, k + 1, budget))
+        return true;
+    return is_bounded(hi) && shift(p, k, hi, true, &next) && prove(f, &next, k + 1, budget);
+}
+
+bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v)
+{
+    (void)ctx;
+    int64_t lo, hi;
+    fx_dim_bounds(symbols, d, &lo, &hi);
+    if (lo != INT64_MIN && lo >= v)
+        return true;
+    if (!d.sym || d.sym->kind == FX_SYM_OPAQUE)
+        return false;
+    proof f = {.symbols = symbols};
+    poly p;
+    p.n = 0;
+    bool sum = d.sym->kind == FX_SYM_ADD;
+    const fx_sym *const *terms = sum ? d.sym->args : &d.sym;
+    for (int i = 0; i < (sum ? d.sym->n : 1); i++) {
+        term t;
+        if (!read_term(&f, terms[i], &t) || !add_term(&p, t))
+            return false;
+    }
+    int budget = 64;
+    return add_term(&p, (term){.coef = -(__int128)v}) && prove(&f, &p, 0, &budget);
+}
+
+bool fx_dim_le(fx_context *ctx, fx_symbols symbols, fx_dim a, fx_dim b)
+{
+    return fx_dim_at_least(ctx, symbols, fx_dim_sub(ctx, b, a), 0);
+}
+
+void fx_dim_print(fx_text *t, fx_dim d)
+{
+    if (d.sym)
+        fx_sym_print(t, d.sym);
+    else
+        fx_printf(t, "%lld", (long long)d.value);
+}

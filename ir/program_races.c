@@ -1,0 +1,326 @@
+/* ir/program_races.c: the verifier's part about loops whose iterations run at once: parallel, vector, block and thread loops.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * Two accesses race when one of them stores and they can touch one element in different iterations. Guards are not looked at. An array
+ * declared inside the loop belongs to one iteration. Threads of a block wait for each other at barriers: what a barrier stands between
+ * does not race. */
+#include <stdlib.h>
+
+#include "ir/program_check.h"
+
+const char *fx_check_loop_kind(fx_loop_kind kind)
+{
+    static const char *const names[] = {"serial", "parallel", "vector", "unrolled", "block", "thread"};
+    return (unsigned)kind <= FX_LOOP_THREAD ? names[kind] : "?";
+}
+
+typedef struct access {
+    int buf;
+    const fx_affine *index;
+    bool stored;
+    int phase;                /* what no barrier parts has one number */
+} access;
+
+typedef struct race {
+    fx_check *c;
+    const fx_stmt *loop;
+    fx_check_var vars[2 * FX_CHECK_DEPTH];
+    int n, at;                /* vars[at] is the loop's; those before it stand still */
+    bool threads;             /* barriers count */
+    access *v; size_t n_accesses, cap_accesses;
+    int *parent; size_t n_phases, cap_phases; /* union-find */
+    bool told;
+} race;
+
+/* ---- whether two indices can be equal -------------------------------------------------------------------------------- */
+
+/* A variable of the question whether two accesses can meet: coef * x, lo <= x <= hi, perhaps x != 0. */
+typedef struct term {
+    int64_t coef, lo, hi;
+    bool not_zero;
+    __int128 rest_lo, rest_hi; /* what the terms behind this one can add up to */
+} term;
+
+/* The same with dims: x from 0, or from -last, to last. */
+typedef struct sym_term {
+    fx_dim coef, last;
+    bool both, not_zero;
+} sym_term;
+
+enum { MAX_TERMS = 4 * FX_CHECK_DEPTH };
+
+/* Whether sum(coef * x) = d has a solution; terms are sorted, largest coefficient first, so that few values of each remain. When the
+ * budget is spent, yes. */
+static bool solvable(const term *t, int n, __int128 d, int *budget)
+{
+    if (n == 0)
+        return d == 0;
+    for (int64_t x = t->lo; x <= t->hi; x++) {
+        __int128 left = d - (__int128)t->coef * x;
+        if (left < t->rest_lo || left > t->rest_hi) {
+            /* Jump to the first value that leaves enough for the others. */
+            __int128 far = t->coef > 0 ? left - t->rest_hi : t->rest_lo - left, size = t->coef > 0 ? t->coef : -(__int128)t->coef;
+            if (far <= 0)
+                return false;
+            __int128 skip = (far - 1) / size;
+            if (skip > t->hi - x)
+                return false;
+            x += (int64_t)skip;
+            continue;
+        }
+        if (--*budget < 0)
+            return true;
+        if (!(t->not_zero && x == 0) && solvable(t + 1, n - 1, left, budget))
+            return true;
+    }
+    return false;
+}
+
+static bool meet_dims(const fx_check *c, sym_term *t, int n, fx_dim d);
+
+static bool meet_numbers(const fx_check *c, sym_term *s, int n, int64_t d)
+{
+    term t[MAX_TERMS];
+    int budget = 20000;
+    for (int i = 0; i < n; i++) {
+        int64_t coef = s[i].coef.value;
+        if (llabs(coef) > INT64_MAX / 4)
+            return false; /* runs out of bounds, which is told elsewhere */
+        t[i] = (term){.coef = coef, .lo = s[i].both ? -s[i].last.value : 0, .hi = s[i].last.value, .not_zero = s[i].not_zero};
+        for (int j = i; j > 0 && llabs(t[j - 1].coef) < llabs(t[j].coef); j--) {
+            term swapped = t[j];
+            t[j] = t[j - 1];
+            t[j - 1] = swapped;
+        }
+    }
+    __int128 lo = 0, hi = 0;
+    for (int i = n - 1; i >= 0; i--) {
+        __int128 x = (__int128)t[i].coef * t[i].lo, y = (__int128)t[i].coef * t[i].hi;
+        t[i].rest_lo = lo;
+        t[i].rest_hi = hi;
+        lo += x < y ? x : y;
+        hi += x < y ? y : x;
+    }
+    return solvable(t, n, d, &budget) && (budget >= 0 || meet_dims(c, s, n, fx_dim_of(d)));
+}
+
+/* |d| as far as its sign can be told. */
+static bool size_of(const fx_check *c, fx_dim d, fx_dim *size)
+{
+    *size = d;
+    if (fx_check_le(c, fx_dim_of(0), d))
+        return true;
+    *size = fx_dim_scale(c->ctx, d, -1);
+    return fx_check_le(c, fx_dim_of(0), *size);
+}
+
+/* With expressions: a coefficient larger than all that the other terms and d can add up to leaves its variable only 0. Variables are
+ * taken away so, largest first; when the one that is not 0 comes to it, the indices never meet. */
+static bool meet_dims(const fx_check *c, sym_term *t, int n, fx_dim d)
+{
+    fx_dim span[MAX_TERMS], coef[MAX_TERMS], total;
+    if (!size_of(c, d, &total))
+        return true;
+    for (int i = 0; i < n; i++) {
+        if (!size_of(c, t[i].coef, &coef[i]))
+            return true;
+        span[i] = fx_dim_mul(c->ctx, coef[i], t[i].last);
+        total = fx_dim_add(c->ctx, total, span[i]);
+    }
+    for (bool found = true; found;) {
+        found = false;
+        for (int i = 0; i < n; i++) {
+            fx_dim rest = fx_dim_sub(c->ctx, total, span[i]);
+            if (!fx_check_le(c, fx_dim_plus(c->ctx, rest, 1), coef[i]))
+                continue;
+            if (t[i].not_zero)
+                return false;
+            total = rest;
+            found = true;
+            n--;
+            t[i] = t[n];
+            coef[i] = coef[n];
+            span[i] = span[n];
+            i--;
+        }
+    }
+    return true;
+}
+
+/* The values that the terms take together never are d: two parts of a buffer, apart. */
+static bool out_of_reach(const fx_check *c, const sym_term *t, int n, fx_dim d)
+{
+    fx_dim lo = fx_dim_of(0), hi = fx_dim_of(0);
+    for (int i = 0; i < n; i++) {
+        fx_dim span = fx_dim_mul(c->ctx, t[i].coef, t[i].last);
+        bool up = fx_check_le(c, fx_dim_of(0), t[i].coef);
+        if (!up && !fx_check_le(c, t[i].coef, fx_dim_of(0)))
+            return false;
+        if (up || t[i].both)
+            hi = up ? fx_dim_add(c->ctx, hi, span) : fx_dim_sub(c->ctx, hi, span);
+        if (!up || t[i].both)
+            lo = up ? fx_dim_sub(c->ctx, lo, span) : fx_dim_add(c->ctx, lo, span);
+    }
+    return fx_check_le(c, fx_dim_plus(c->ctx, hi, 1), d) || fx_check_le(c, fx_dim_plus(c->ctx, d, 1), lo);
+}
+
+/* Whether index a in one iteration and index b in another one can be the same element. */
+static bool can_meet(const race *r, const fx_affine *a, const fx_affine *b)
+{
+    const fx_check *c = r->c;
+    sym_term t[MAX_TERMS];
+    int n = 0;
+    fx_dim d = fx_dim_sub(c->ctx, b->base, a->base);
+    bool numbers = !d.sym;
+    for (int i = 0; i < r->n; i++) {
+        fx_dim ca = fx_affine_coef(a, r->vars[i].var), cb = fx_affine_coef(b, r->vars[i].var), last = fx_dim_plus(c->ctx, r->vars[i].extent, -1);
+        bool in_a = !fx_dim_is(ca, 0), in_b = !fx_dim_is(cb, 0), same = fx_dim_equal(ca, cb);
+        if (!last.sym && last.value < 0)
+            return false; /* never runs */
+        if (!in_a && !in_b)
+            continue;
+        if (i < r->at) {
+            if (!same)
+                t[n++] = (sym_term){.coef = fx_dim_sub(c->ctx, ca, cb), .last = last};
+        } else if (same) {
+            t[n++] = (sym_term){.coef = ca, .last = last, .both = true, .not_zero = i == r->at};
+        } else {
+            if (in_a)
+                t[n++] = (sym_term){.coef = ca, .last = last};
+            if (in_b)
+                t[n++] = (sym_term){.coef = fx_dim_scale(c->ctx, cb, -1), .last = last};
+        }
+        numbers &= !ca.sym && !cb.sym && !last.sym;
+    }
+    return numbers ? meet_numbers(c, t, n, d.value) : !out_of_reach(c, t, n, d) && meet_dims(c, t, n, d);
+}
+
+/* ---- collecting ------------------------------------------------------------------------------------------------------ */
+
+static int phase_of(const race *r, int p)
+{
+    while (r->parent[p] != p)
+        p = r->parent[p];
+    return p;
+}
+
+static int new_phase(race *r)
+{
+    int p = (int)r->n_phases;
+    FX_PUSH(r->c->arena, r->parent, r->n_phases, r->cap_phases) = p;
+    return p;
+}
+
+/* Whether the buffer is one that iterations share: not an array declared inside the loop. */
+static bool shared(const race *r, int buf)
+{
+    return r->c->p->bufs[buf].kind != FX_BUF_LOCAL || fx_check_sees_array(r->c, buf);
+}
+
+static void collect_access(race *r, int buf, const fx_affine *index, bool stored)
+{
+    if (fx_check_buf(r->c, buf) && shared(r, buf))
+        FX_PUSH(r->c->arena, r->v, r->n_accesses, r->cap_accesses) = (access){buf, index, stored, (int)r->n_phases - 1};
+}
+
+static void collect_expr(race *r, const fx_sexpr *e, int depth)
+{
+    if (!e || depth > 400)
+        return;
+    if (e->op == FX_S_LOAD)
+        collect_access(r, e->buf, &e->index, false);
+    for (int i = 0; i < fx_sop_arity(e->op); i++)
+        collect_expr(r, e->arg[i], depth + 1);
+}
+
+static void collect(race *r, const fx_stmt *s);
+
+static void collect_inside(race *r, int var, fx_dim extent, const fx_stmt *s)
+{
+    if (r->n < 2 * FX_CHECK_DEPTH)
+        r->vars[r->n++] = (fx_check_var){var, extent, s->loop};
+    size_t before = r->n_phases;
+    collect(r, s->body);
+    /* What runs after the last barrier of one round runs with what comes before the first of the next. */
+    if (r->threads && s->kind == FX_ST_LOOP && r->n_phases > before)
+        r->parent[phase_of(r, (int)r->n_phases - 1)] = phase_of(r, (int)before - 1);
+}
+
+static void collect(race *r, const fx_stmt *s)
+{
+    for (; s; s = s->next) {
+        switch (s->kind) {
+        case FX_ST_STORE:
+            collect_expr(r, s->value, 0);
+            collect_access(r, s->buf, &s->index, true);
+            break;
+        case FX_ST_LOCAL:
+        case FX_ST_SET:
+            collect_expr(r, s->value, 0);
+            break;
+        case FX_ST_LOOP:
+            collect_inside(r, s->var, s->extent, s);
+            break;
+        case FX_ST_CHECK:
+            collect_inside(r, FX_VAR_LOCAL(s->local), s->extent, s);
+            break;
+        case FX_ST_IF:
+            collect(r, s->body);
+            break;
+        case FX_ST_BARRIER:
+            if (r->threads)
+                new_phase(r);
+            break;
+        case FX_ST_CALL:
+            if (!r->told)
+                fx_check_bad(r->c, "a kernel is called in the %s loop v%d", fx_check_loop_kind(r->loop->loop), r->loop->var);
+            r->told = true;
+            break;
+        case FX_ST_COMMENT:
+        case FX_ST_ARRAY:
+            break;
+        }
+    }
+}
+
+/* ---- the loop -------------------------------------------------------------------------------------------------------- */
+
+static int by_buf(const void *x, const void *y)
+{
+    const access *a = x, *b = y;
+    return a->buf != b->buf ? (a->buf < b->buf ? -1 : 1) : b->stored - a->stored;
+}
+
+/* An access of the pair stores; pairs are looked at once. */
+static bool race_of(const race *r, const access *a, const access *b)
+{
+    if (phase_of(r, a->phase) != phase_of(r, b->phase))
+        return false;
+    /* An index without the loop's variable meets itself at once. */
+    return (a == b && fx_dim_is(fx_affine_coef(a->index, r->loop->var), 0)) || can_meet(r, a->index, b->index);
+}
+
+void fx_check_parallel(fx_check *c, const fx_stmt *s)
+{
+    race r = {.c = c, .loop = s, .at = c->n_vars - 1, .threads = s->loop == FX_LOOP_THREAD};
+    const char *kind = fx_check_loop_kind(s->loop);
+    for (int i = 0; i < c->n_vars; i++)
+        r.vars[r.n++] = c->vars[i];
+    new_phase(&r);
+    collect(&r, s->body);
+    if (r.n_accesses)
+        qsort(r.v, r.n_accesses, sizeof r.v[0], by_buf);
+    for (size_t i = 0; i < r.n_accesses && !r.told; i++) {
+        for (size_t k = i; k < r.n_accesses && r.v[k].buf == r.v[i].buf && r.v[i].stored && !r.told; k++) {
+            if (!race_of(&r, &r.v[i], &r.v[k]))
+                continue;
+            r.told = true;
+            if (r.v[k].stored)
+                fx_check_bad(c, "iterations of the %s loop v%d store to the same elements of '%s'", kind, s->var,
+                             fx_check_buf_name(c, r.v[i].buf));
+            else
+                fx_check_bad(c, "the %s loop v%d loads elements of '%s' that other iterations store", kind, s->var,
+                             fx_check_buf_name(c, r.v[i].buf));
+        }
+    }
+}

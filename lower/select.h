@@ -1,0 +1,46 @@
+/* lower/select.h: what the files that choose kernels (lower/select_*.c) share: calls, packed weights, workspace, tails.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_LOWER_SELECT_H
+#define FXCC_LOWER_SELECT_H
+
+#include "lower/build.h"
+
+/* A call without buffers and fields. It joins the program by fx_call_emit, after the buffers it names have been made. */
+fx_call_stmt *fx_call_new(fx_build *b, fx_kernel_id kernel);
+/* Opens the step of group root `root` with the call as its body. */
+void fx_call_emit(fx_build *b, fx_node *root, fx_call_stmt *c, const char *title);
+/* Sets the argument called `name` of the kernel: a buffer (-1: NULL) from an element on, or a window's. */
+void fx_call_set_buf(fx_call_stmt *c, const char *name, int buf, fx_dim offset);
+void fx_call_set_window(fx_call_stmt *c, const char *name, const fx_window *v);
+void fx_call_set_act(fx_call_stmt *c, const fx_group *g);
+
+/* A buffer of so many bytes for the step's own use; -1 when it needs none. */
+int fx_select_workspace(fx_build *b, const char *name, size_t bytes);
+int fx_select_workspace_dim(fx_build *b, const char *name, fx_dim floats);
+/* A weight buffer of n floats; *data is where to pack them. */
+int fx_select_packed(fx_build *b, const char *name, size_t n, const char *note, float **data);
+/* A bias packed for a kernel; *id is -1 without one. */
+fx_status fx_select_bias(fx_build *b, const fx_node *n, fx_node *bias, const char *name, int32_t groups, int32_t per_group,
+                         int32_t multiple, int *id);
+/* Descriptors hold 32-bit numbers. */
+fx_status fx_select_fits(fx_build *b, const fx_node *n, const fx_window *v);
+fx_status fx_select_f32(fx_build *b, const fx_node *n, fx_dtype dtype);
+
+/* The residual of a group's tail, *has false if there is none, in memory as the result is: channels (the last memory dim) dense. */
+fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r, bool *has);
+/* The result may take the place of the residual when both fill their buffers in the same way. */
+void fx_select_overlay(fx_build *b, const fx_window *out, const fx_window *r, const fx_window *x);
+
+/* Whether leading dims of v (all but the last `tail`) can be walked with one stride; *stride and *count give it. */
+bool fx_window_rows(fx_build *b, const fx_window *v, int tail, fx_dim *count, fx_dim *stride);
+bool fx_window_unit(const fx_window *v, int dim);    /* elements of a dim lie side by side, or there is one only */
+bool fx_window_forward(fx_build *b, const fx_window *v); /* no stride is negative */
+
+/* Steps of a call whose arguments are x and y. */
+void fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_window *x, const fx_window *y, const char *title);
+
+fx_status fx_select_convolution(fx_build *b, fx_node *root); /* select_conv.c */
+fx_status fx_select_linear(fx_build *b, fx_node *root);      /* select_matmul.c */
+fx_status fx_select_matmul(fx_build *b, fx_node *root);
+
+#endif

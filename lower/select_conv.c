@@ -1,0 +1,115 @@
+/* lower/select_conv.c: convolutions become kernel calls.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "lower/select.h"
+
+/* Dims and strides of an image, under the names the descriptor has for them: "ih" "iw", "xs_n" "xs_h" "xs_w". */
+static void set_image(fx_call_stmt *c, const fx_window *v, const char *h, const char *w, char stride)
+{
+    const char name[3][5] = {{stride, 's', '_', 'n', 0}, {stride, 's', '_', 'h', 0}, {stride, 's', '_', 'w', 0}};
+    if (h) {
+        fx_call_set_dim(c, h, v->dims[2]);
+        fx_call_set_dim(c, w, v->dims[3]);
+    }
+    fx_call_set_dim(c, name[0], v->strides[0]);
+    fx_call_set_dim(c, name[1], v->strides[2]);
+    fx_call_set_dim(c, name[2], v->strides[3]);
+}
+
+/* Packs the weights of a call whose fields are set; *ws is the workspace it needs. */
+static int pack(fx_build *b, const fx_call_stmt *c, const char *name, const float *w, size_t *ws)
+{
+    fxrt_conv2d_desc d;
+    fx_call_to_desc(c, &d);
+    const char *wname = fx_arena_printf(b->scratch, "%s_weight", name);
+    float *packed;
+    int id;
+    switch (c->kernel) {
+    case FX_K_conv_transpose2d:
+        id = fx_select_packed(b, wname, fxrt_conv_transpose2d_packed_size(&d, &b->tile), "panels of the transposed convolution", &packed);
+        fxrt_conv_transpose2d_pack(&d, &b->tile, w, packed);
+        *ws = fxrt_conv_transpose2d_workspace(&d, &b->tile, b->threads);
+        return id;
+    case FX_K_conv2d_dw:
+        id = fx_select_packed(b, wname, fxrt_conv2d_dw_packed_size(&d, &b->tile), "[kh][kw][channels]", &packed);
+        fxrt_conv2d_dw_pack(&d, &b->tile, w, packed);
+        *ws = fxrt_conv2d_dw_workspace(&d, &b->tile, b->threads);
+        return id;
+    default:
+        id = fx_select_packed(b, wname, fxrt_conv2d_packed_size(&d, &b->tile),
+                              fx_arena_printf(b->p->arena, "[kh][kw][ic] in panels of %d output channels", b->tile.nr), &packed);
+        fxrt_conv2d_pack(&d, &b->tile, w, packed);
+        *ws = fxrt_conv2d_workspace(&d, &b->tile, b->threads);
+        /* Of sizes that are not known yet, the row of zeros that padding reads is taken to be needed. */
+        if (!fx_call_is_static(c))
+            *ws = (size_t)d.ic * sizeof(float);
+        return id;
+    }
+}
+
+fx_status fx_select_convolution(fx_build *b, fx_node *root)
+{
+    const fx_group g = b->group[root->id];
+    fx_node *n = g.anchor, *x_node = fx_node_input(n, 0), *w_node = fx_node_input(n, 1);
+    if (n->type->rank != 4)
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "convolution over %d spatial dims cannot be compiled, only over 1 or 2",
+                       n->type->rank - 2);
+    FX_TRY(fx_select_f32(b, n, n->type->dtype));
+    if (!fx_dim_known(x_node->type->dims[1]) || !fx_dim_known(n->type->dims[1]))
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "convolution over a dynamic number of channels cannot be compiled");
+    fx_window x, out, r = {0};
+    bool has_r;
+    FX_TRY(fx_build_nhwc(b, x_node, &x));
+    FX_TRY(fx_select_residual(b, root, true, &r, &has_r));
+    fx_window pattern = fx_build_channels_last(b, root);
+    FX_TRY(fx_build_place(b, root, &pattern, &out));
+    if (!fx_window_unit(&out, 1)) /* computed right into a row-major output: not with dense channels */
+        return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "a convolution's result was placed with strided channels");
+    FX_TRY(fx_select_fits(b, n, &x));
+    FX_TRY(fx_select_fits(b, n, &out));
+    int64_t stride[2], pad[2], dil[2], groups = fx_node_int(n, 8);
+    fx_node_ints(n, 3, stride, 2);
+    fx_node_ints(n, 4, pad, 2);
+    fx_node_ints(n, 5, dil, 2);
+    bool transposed = fx_node_bool(n, 6);
+    int64_t ic = x.dims[1].value / groups, oc = out.dims[1].value / groups;
+    const fx_type *wt = w_node->type;
+    bool depthwise = !transposed && groups > 1 && ic == 1 && oc == 1;
+    fx_call_stmt *c = fx_call_new(b, transposed ? FX_K_conv_transpose2d : depthwise ? FX_K_conv2d_dw : FX_K_conv2d);
+    fxrt_conv2d_desc d = {
+        .ic = (int32_t)ic, .oc = (int32_t)oc, .groups = (int32_t)groups, .kh = (int32_t)wt->dims[2].value, .kw = (int32_t)wt->dims[3].value,
+        .sh = (int32_t)stride[0], .sw = (int32_t)stride[1], .ph = (int32_t)pad[0], .pw = (int32_t)pad[1],
+        .dh = (int32_t)dil[0], .dw = (int32_t)dil[1], .act = g.act, .act_a = g.act_a, .act_b = g.act_b,
+    };
+    fx_call_from_desc(c, &d);
+    fx_call_set_dim(c, "n", x.dims[0]);
+    set_image(c, &x, "ih", "iw", 'x');
+    set_image(c, &out, "oh", "ow", 'y');
+    if (has_r)
+        set_image(c, &r, NULL, NULL, 'r');
+    const float *w;
+    FX_TRY(fx_build_constant(b, n, w_node, "weight", &w));
+    const char *title = fx_arena_printf(b->scratch, "%s %dx%d%s %d->%d%s%s", transposed ? "conv_transpose2d" : depthwise ? "depthwise conv2d" : "conv2d", d.kh, d.kw,
+                                        d.sh > 1 || d.sw > 1 ? fx_arena_printf(b->scratch, "/%d", d.sh) : "", d.ic * d.groups, d.oc * d.groups,
+                                        groups > 1 && !depthwise ? fx_arena_printf(b->scratch, " in %d groups", d.groups) : "", g.tail);
+    const char *name = fx_build_name(b, n);
+    size_t ws;
+    int bias, wbuf = pack(b, c, name, w, &ws);
+    if (depthwise)
+        FX_TRY(fx_select_bias(b, n, fx_node_input(n, 2), name, 1, d.groups, b->tile.lanes, &bias));
+    else
+        FX_TRY(fx_select_bias(b, n, fx_node_input(n, 2), name, d.groups, d.oc, b->tile.nr, &bias));
+    fx_call_set_window(c, "x", &x);
+    fx_call_set_buf(c, "w", wbuf, fx_dim_of(0));
+    fx_call_set_buf(c, "b", bias, fx_dim_of(0));
+    fx_call_set_window(c, "y", &out);
+    fx_call_set_buf(c, "ws", fx_select_workspace(b, name, ws), fx_dim_of(0));
+    if (has_r) {
+        fx_call_set_window(c, "r", &r);
+        fx_select_overlay(b, &out, &r, &x);
+    }
+    fx_call_emit(b, root, c, title);
+    b->value[root->id] = out;
+    return FX_OK;
+}

@@ -1,0 +1,146 @@
+/* lower/select_norm.c: norms and softmax become kernel calls.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "lower/select.h"
+
+/* A plain vector that the kernel reads as it is. */
+static fx_status set_vector(fx_build *b, const fx_node *n, fx_call_stmt *c, const char *arg, fx_node *from, const char *what)
+{
+    if (!from)
+        return FX_OK;
+    const float *data;
+    FX_TRY(fx_build_constant(b, n, from, what, &data));
+    fx_dim numel = fx_type_count(b->ctx, from->type);
+    int id = fx_program_buf(b->p, FX_BUF_WEIGHT, from->target, FX_F32, 1, &numel);
+    b->p->bufs[id].data = data;
+    b->p->bufs[id].loc = from->loc;
+    fx_call_set_buf(c, arg, id, fx_dim_of(0));
+    return FX_OK;
+}
+
+/* Softmax works on memory order: whatever order the dims lie in, the tensor is [outer][n][inner]. */
+static fx_status build_softmax(fx_build *b, fx_node *n)
+{
+    fx_node *x_node = fx_node_input(n, 0);
+    fx_window x, y;
+    FX_TRY(fx_select_f32(b, n, n->type->dtype));
+    FX_TRY(fx_build_value(b, x_node, &x));
+    int order[FX_MAX_RANK];
+    fx_dim stride = fx_dim_of(1);
+    fx_window_order(b, &x, order);
+    bool dense = true;
+    for (int i = x.rank - 1; i >= 0; i--) {
+        dense = dense && (fx_dim_is(x.dims[order[i]], 1) || fx_dim_equal(x.strides[order[i]], stride));
+        stride = fx_dim_mul(b->ctx, stride, x.dims[order[i]]);
+    }
+    if (!dense || b->home[n->id].output >= 0) {
+        FX_TRY(fx_build_dense(b, x_node, &x));
+        fx_window_order(b, &x, order);
+    }
+    FX_TRY(fx_build_place(b, n, &x, &y));
+    int64_t d64 = fx_node_int(n, 1);
+    fx_dim outer = fx_dim_of(1), inner = fx_dim_of(1);
+    int dim = (int)(d64 < 0 ? d64 + x.rank : d64);
+    bool before = true;
+    for (int i = 0; i < x.rank; i++) {
+        if (order[i] == dim)
+            before = false;
+        else if (before)
+            outer = fx_dim_mul(b->ctx, outer, x.dims[order[i]]);
+        else
+            inner = fx_dim_mul(b->ctx, inner, x.dims[order[i]]);
+    }
+    FX_TRY(fx_select_fits(b, n, &x));
+    bool log = n->op->id == FX_OP__log_softmax;
+    fx_call_stmt *c = fx_call_new(b, log ? FX_K_log_softmax : FX_K_softmax);
+    fx_dim size = x.rank ? x.dims[dim] : fx_dim_of(1);
+    fx_call_set_dim(c, "outer", outer);
+    fx_call_set_dim(c, "n", size);
+    fx_call_set_dim(c, "inner", inner);
+    fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s over %s", log ? "log_softmax" : "softmax", fx_build_dims(b, 1, &size)));
+    return FX_OK;
+}
+
+static fx_status build_layer_norm(fx_build *b, fx_node *n)
+{
+    fx_node *x_node = fx_node_input(n, 0);
+    fx_window x, y;
+    const fx_arg *shape = fx_node_arg(n, 1);
+    fx_dim rows, x_m, size = fx_dim_of(1);
+    FX_TRY(fx_select_f32(b, n, n->type->items[0]->dtype));
+    int tail = shape->n;
+    FX_TRY(fx_build_value(b, x_node, &x));
+    bool dense = true;
+    for (int i = 0; i < tail; i++) {
+        int d = x.rank - 1 - i;
+        dense = dense && (fx_dim_is(x.dims[d], 1) || fx_dim_equal(x.strides[d], size));
+        size = fx_dim_mul(b->ctx, size, x.dims[d]);
+    }
+    if (!dense || !fx_window_rows(b, &x, tail, &rows, &x_m) || !fx_build_at_least(b, x_m, 0)) {
+        FX_TRY(fx_build_dense(b, x_node, &x));
+        fx_window_rows(b, &x, tail, &rows, &x_m);
+    }
+    if (fx_dim_is(rows, 1))
+        x_m = size;
+    FX_TRY(fx_build_place(b, n, NULL, &y));
+    FX_TRY(fx_select_fits(b, n, &x));
+    fx_call_stmt *c = fx_call_new(b, FX_K_layer_norm);
+    fx_call_set_dim(c, "rows", rows);
+    fx_call_set_dim(c, "n", size);
+    fx_call_set_dim(c, "x_m", x_m);
+    fx_call_set_dim(c, "y_m", size);
+    fx_call_set(c, "eps", (float)fx_node_float(n, 4));
+    FX_TRY(set_vector(b, n, c, "w", fx_node_input(n, 2), "weight"));
+    FX_TRY(set_vector(b, n, c, "b", fx_node_input(n, 3), "bias"));
+    fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "layer_norm over %s", fx_build_dims(b, 1, &size)));
+    return FX_OK;
+}
+
+static fx_status build_group_norm(fx_build *b, fx_node *n)
+{
+    fx_node *x_node = fx_node_input(n, 0);
+    const fx_type *t = n->type->items[0];
+    FX_TRY(fx_select_f32(b, n, t->dtype));
+    fx_window x, y;
+    if (t->rank == 4) {
+        FX_TRY(fx_build_nhwc(b, x_node, &x));
+        if (!fx_dim_is(x.dims[2], 1) && !fx_dim_equal(x.strides[2], fx_dim_mul(b->ctx, x.strides[3], x.dims[3])))
+            return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "group_norm of a window of an image cannot be compiled yet");
+        fx_window pattern = fx_build_channels_last(b, n);
+        FX_TRY(fx_build_place(b, n, &pattern, &y));
+    } else {
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "group_norm of a tensor of rank %d cannot be compiled yet", t->rank);
+    }
+    FX_TRY(fx_select_fits(b, n, &x));
+    fx_call_stmt *c = fx_call_new(b, FX_K_group_norm);
+    int64_t groups = fx_node_int(n, 6);
+    fx_call_set_dim(c, "n", x.dims[0]);
+    fx_call_set_dim(c, "hw", fx_dim_mul(b->ctx, x.dims[2], x.dims[3]));
+    fx_call_set_dim(c, "c", x.dims[1]);
+    fx_call_set(c, "groups", (double)groups);
+    fx_call_set_dim(c, "xs_n", x.strides[0]);
+    fx_call_set_dim(c, "xs_p", fx_dim_is(x.dims[3], 1) ? x.strides[2] : x.strides[3]);
+    fx_call_set_dim(c, "ys_n", y.strides[0]);
+    fx_call_set_dim(c, "ys_p", y.strides[3]);
+    fx_call_set(c, "eps", (float)fx_node_float(n, 7));
+    FX_TRY(set_vector(b, n, c, "w", fx_node_input(n, 1), "weight"));
+    FX_TRY(set_vector(b, n, c, "b", fx_node_input(n, 2), "bias"));
+    fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "group_norm in %lld groups", (long long)groups));
+    return FX_OK;
+}
+
+fx_status fx_build_norm(fx_build *b, fx_node *n)
+{
+    switch (n->op->id) {
+    case FX_OP__softmax:
+    case FX_OP__log_softmax:
+        return build_softmax(b, n);
+    case FX_OP_native_layer_norm:
+        return build_layer_norm(b, n);
+    case FX_OP_native_group_norm:
+        return build_group_norm(b, n);
+    default:
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s cannot be compiled yet", n->op->name);
+    }
+}
