@@ -25,7 +25,8 @@ fx_status infer_same(fx_infer *c)
             return fx_infer_fail(c, "expected a number type, got bool");
         break;
     case FX_OP_silu: case FX_OP_hardswish: case FX_OP_hardsigmoid: case FX_OP_mish: case FX_OP_gelu: case FX_OP_leaky_relu:
-    case FX_OP_elu: case FX_OP_softplus:
+    case FX_OP_elu: case FX_OP_softplus: case FX_OP_frac: case FX_OP_log_sigmoid: case FX_OP_selu: case FX_OP_celu: case FX_OP_hardshrink:
+    case FX_OP_softshrink:
         if (fx_dtype_is_int(x->dtype))
             return fx_infer_fail(c, "expected a float type, got %s", fx_dtype_name(x->dtype));
         break;
@@ -33,7 +34,7 @@ fx_status infer_same(fx_infer *c)
         if (!fx_dtype_is_int(x->dtype))
             return fx_infer_fail(c, "expected an integer type or bool, got %s", fx_dtype_name(x->dtype));
         break;
-    case FX_OP_floor: case FX_OP_ceil: case FX_OP_round: case FX_OP_trunc:
+    case FX_OP_floor: case FX_OP_ceil: case FX_OP_round: case FX_OP_trunc: case FX_OP_threshold:
         if (x->dtype == FX_BOOL)
             return fx_infer_fail(c, "expected a number type, got bool");
         break;
@@ -176,7 +177,17 @@ fx_status infer_binary(fx_infer *c)
             return fx_infer_fail(c, "expected an integer alpha for %s tensors", fx_dtype_name(dtype));
         break;
     }
-    case FX_OP_bitwise_and_Tensor: case FX_OP_bitwise_or_Tensor: case FX_OP_bitwise_xor_Tensor:
+    case FX_OP_atan2: case FX_OP_copysign_Tensor: case FX_OP_copysign_Scalar: case FX_OP_xlogy_Tensor:
+        if (fx_dtype_is_int(dtype))
+            dtype = FX_F32;
+        break;
+    case FX_OP_bitwise_left_shift_Tensor: case FX_OP_bitwise_left_shift_Tensor_Scalar: case FX_OP_bitwise_right_shift_Tensor:
+    case FX_OP_bitwise_right_shift_Tensor_Scalar:
+        if (dtype == FX_BOOL)
+            return fx_infer_fail(c, "expected integers, got bool");
+        /* fallthrough */
+    case FX_OP_bitwise_and_Tensor: case FX_OP_bitwise_or_Tensor: case FX_OP_bitwise_xor_Tensor: case FX_OP_bitwise_and_Scalar:
+    case FX_OP_bitwise_or_Scalar: case FX_OP_bitwise_xor_Scalar:
         if (!fx_dtype_is_int(dtype))
             return fx_infer_fail(c, "expected integers or bool, got %s", fx_dtype_name(dtype));
         break;
@@ -203,6 +214,31 @@ fx_status infer_to_bool(fx_infer *c)
         return FX_OK;
     }
     return fx_infer_set(c, FX_BOOL, rank, dims);
+}
+
+/* Three operands of one promoted dtype. None is allowed for the limits of clamp. */
+fx_status infer_ternary(fx_infer *c)
+{
+    int rank = 0;
+    fx_dim dims[FX_MAX_RANK];
+    fx_opid id = c->node->op->id;
+    fx_promote p = fx_promote_begin();
+    for (int i = 0; i < 3; i++) {
+        const fx_type *t;
+        if (i && id == FX_OP_clamp_Tensor && fx_node_is_none(c->node, i))
+            continue;
+        FX_TRY(fx_infer_promote(c, i, &p, &t));
+        if (t)
+            FX_TRY(fx_infer_broadcast(c, &rank, dims, t));
+    }
+    fx_dtype dtype = fx_promote_end(&p);
+    FX_TRY(no_complex(c, dtype));
+    bool floats = id == FX_OP_lerp_Scalar || id == FX_OP_lerp_Tensor || id == FX_OP_addcdiv;
+    if (floats && !fx_dtype_is_float(dtype))
+        return fx_infer_fail(c, "expected a float type, got %s", fx_dtype_name(dtype));
+    if (id == FX_OP_addcmul && fx_node_arg(c->node, 3)->kind == FX_ARG_FLOAT && fx_dtype_is_int(dtype))
+        return fx_infer_fail(c, "expected an integer value for %s tensors", fx_dtype_name(dtype));
+    return fx_infer_set(c, dtype, rank, dims);
 }
 
 fx_status infer_where(fx_infer *c)
@@ -513,39 +549,5 @@ fx_status infer_pad(fx_infer *c)
         }
         dims[i] = fx_dim_add(c->ctx, d, fx_dim_add(c->ctx, before, after));
     }
-    return fx_infer_set(c, x->dtype, x->rank, dims);
-}
-
-/* ---- gathering -------------------------------------------------------------------------------------------------- */
-
-fx_status infer_embedding(fx_infer *c)
-{
-    const fx_type *w, *index;
-    fx_dim dims[FX_MAX_RANK + 1];
-    FX_TRY(fx_infer_tensor(c, 0, &w));
-    FX_TRY(fx_infer_tensor(c, 1, &index));
-    if (w->rank != 2 || (index->dtype != FX_I64 && index->dtype != FX_I32))
-        return fx_infer_fail(c, "expected a weight of rank 2 and indices of int64 or int32, got %s and %s", fx_infer_text(c, w),
-                             fx_infer_text(c, index));
-    for (int i = 0; i < index->rank; i++)
-        dims[i] = index->dims[i];
-    dims[index->rank] = w->dims[1];
-    return fx_infer_set(c, w->dtype, index->rank + 1, dims);
-}
-
-fx_status infer_index_select(fx_infer *c)
-{
-    const fx_type *x, *index;
-    fx_dim dims[FX_MAX_RANK];
-    int axis;
-    FX_TRY(fx_infer_tensor(c, 0, &x));
-    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), x->rank, &axis));
-    FX_TRY(fx_infer_tensor(c, 2, &index));
-    if (index->rank > 1 || (index->dtype != FX_I64 && index->dtype != FX_I32))
-        return fx_infer_fail(c, "argument 'index': expected a vector of int64 or int32, got %s", fx_infer_text(c, index));
-    for (int i = 0; i < x->rank; i++)
-        dims[i] = x->dims[i];
-    if (x->rank)
-        dims[axis] = index->rank ? index->dims[0] : fx_dim_of(1);
     return fx_infer_set(c, x->dtype, x->rank, dims);
 }

@@ -76,6 +76,38 @@ fx_status infer_argmax(fx_infer *c)
     return fx_infer_set(c, FX_I64, reduced_dims(x, mask, fx_node_bool(c->node, 2), dims), dims);
 }
 
+/* prod: over one dim or all; integers are summed up in int64 as in a sum. */
+fx_status infer_prod(fx_infer *c)
+{
+    const fx_type *x;
+    fx_dim dims[FX_MAX_RANK];
+    bool all = c->node->op->id == FX_OP_prod;
+    uint32_t mask;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    if (fx_dtype_is_complex(x->dtype))
+        return fx_infer_refuse(c, "dtype %s is not supported", fx_dtype_name(x->dtype));
+    mask = (1u << x->rank) - 1;
+    if (!all)
+        FX_TRY(fx_infer_axes(c, 1, x->rank, false, &mask));
+    fx_dtype dtype = fx_infer_dtype(c, all ? 1 : 3, fx_dtype_is_int(x->dtype) ? FX_I64 : x->dtype);
+    return fx_infer_set(c, dtype, reduced_dims(x, mask, !all && fx_node_bool(c->node, 2), dims), dims);
+}
+
+/* any, all: bool, but uint8 stays uint8. */
+fx_status infer_any(fx_infer *c)
+{
+    const fx_type *x;
+    fx_dim dims[FX_MAX_RANK];
+    fx_opid id = c->node->op->id;
+    bool all = id == FX_OP_any || id == FX_OP_all;
+    uint32_t mask;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    mask = (1u << x->rank) - 1;
+    if (!all)
+        FX_TRY(fx_infer_axes(c, 1, x->rank, fx_node_is_none(c->node, 1), &mask));
+    return fx_infer_set(c, x->dtype == FX_U8 ? FX_U8 : FX_BOOL, reduced_dims(x, mask, !all && fx_node_bool(c->node, 2), dims), dims);
+}
+
 fx_status infer_softmax(fx_infer *c)
 {
     const fx_type *x;
@@ -161,6 +193,86 @@ fx_status infer_layer_norm(fx_infer *c)
         dims[i] = i < x->rank - n ? x->dims[i] : fx_dim_of(1);
     const fx_type *stat = fx_type_tensor(c->ctx, x->dtype, x->rank, dims, NULL);
     c->result = fx_type_tuple(c->ctx, 3, (const fx_type *[]){c->result, stat, stat});
+    return FX_OK;
+}
+
+/* Root mean square: no mean is taken away, nothing is added. The second result is in the dtype eager accumulates in. */
+fx_status infer_rms_norm(fx_infer *c)
+{
+    const fx_type *x, *w;
+    fx_dim shape[FX_MAX_RANK], dims[FX_MAX_RANK];
+    int n;
+    FX_TRY(float_input(c, &x, 1));
+    FX_TRY(fx_infer_dims(c, 1, shape, FX_MAX_RANK, &n));
+    FX_TRY(fx_infer_optional(c, 2, &w));
+    bool ok = n >= 1 && n <= x->rank && (!w || w->rank == n);
+    for (int i = 0; ok && i < n; i++)
+        ok = !fx_dim_differ(shape[i], x->dims[x->rank - n + i]) && (!w || !fx_dim_differ(w->dims[i], shape[i]));
+    if (!ok)
+        return fx_infer_fail(c, "argument 'normalized_shape': expected the last sizes of %s, and a weight of them", fx_infer_text(c, x));
+    if (w && !fx_dtype_is_float(w->dtype))
+        return fx_infer_fail(c, "argument 'weight': expected floats, got %s", fx_infer_text(c, w));
+    FX_TRY(fx_infer_set(c, w ? fx_promote_types(x->dtype, w->dtype) : x->dtype, x->rank, x->dims));
+    if (c->node->op->id == FX_OP_rms_norm)
+        return FX_OK;
+    for (int i = 0; i < x->rank; i++)
+        dims[i] = i < x->rank - n ? x->dims[i] : fx_dim_of(1);
+    const fx_type *stat = fx_type_tensor(c->ctx, x->dtype == FX_F64 ? FX_F64 : FX_F32, x->rank, dims, NULL);
+    c->result = fx_type_tuple(c->ctx, 2, (const fx_type *[]){c->result, stat});
+    return FX_OK;
+}
+
+/* query [.., Hq, L, E], key [.., H, S, E], value [.., H, S, Ev]: [.., Hq, L, Ev]. Hq is a multiple of H where enable_gqa; batches broadcast. */
+fx_status infer_attention(fx_infer *c)
+{
+    const fx_type *t[3], *mask;
+    fx_dim batch[FX_MAX_RANK], dims[FX_MAX_RANK];
+    bool flash = c->node->op->id == FX_OP__scaled_dot_product_flash_attention_for_cpu, gqa = !flash && fx_node_bool(c->node, 7);
+    int n = 0;
+    for (int i = 0; i < 3; i++) {
+        FX_TRY(fx_infer_tensor(c, i, &t[i]));
+        if (!fx_dtype_is_float(t[i]->dtype) || t[i]->rank < 2 || t[i]->dtype != t[0]->dtype)
+            return fx_infer_fail(c, "expected floats of one dtype, of rank 2 or more, got %s", fx_infer_text(c, t[i]));
+    }
+    int r = t[0]->rank;
+    if (fx_dim_differ(t[0]->dims[r - 1], t[1]->dims[t[1]->rank - 1]) ||
+        fx_dim_differ(t[1]->dims[t[1]->rank - 2], t[2]->dims[t[2]->rank - 2]))
+        return fx_infer_fail(c, "expected key [.., S, E] and value [.., S, Ev] for query [.., L, E], got %s, %s, %s", fx_infer_text(c, t[0]),
+                             fx_infer_text(c, t[1]), fx_infer_text(c, t[2]));
+    if (fx_node_float(c->node, flash ? 3 : 4) != 0)
+        return fx_infer_refuse(c, "dropout in attention: call model.eval() before torch.export");
+    for (int i = 0; i < 3; i++) {
+        fx_dim lead[FX_MAX_RANK];
+        memcpy(lead, t[i]->dims, (size_t)(t[i]->rank - 2) * sizeof *lead);
+        if (gqa && i && t[i]->rank >= 3 && r >= 3) {
+            fx_dim hq = t[0]->dims[r - 3], h = lead[t[i]->rank - 3];
+            if (!hq.sym && !h.sym && (h.value == 0 || hq.value % h.value))
+                return fx_infer_fail(c, "expected query heads that are a multiple of key heads, got %s and %s", fx_infer_text(c, t[0]),
+                                     fx_infer_text(c, t[i]));
+            lead[t[i]->rank - 3] = hq;
+        }
+        const fx_type *b = fx_type_tensor(c->ctx, t[i]->dtype, t[i]->rank - 2, lead, NULL);
+        FX_TRY(fx_infer_broadcast(c, &n, batch, b));
+    }
+    memcpy(dims, batch, (size_t)n * sizeof *dims);
+    dims[n] = t[0]->dims[r - 2];
+    dims[n + 1] = t[1]->dims[t[1]->rank - 2];
+    FX_TRY(fx_infer_optional(c, flash ? 5 : 3, &mask));
+    if (mask) {
+        if (mask->dtype != FX_BOOL && mask->dtype != t[0]->dtype && mask->dtype != FX_F32)
+            return fx_infer_fail(c, "argument 'attn_mask': expected bool or %s, got %s", fx_dtype_name(t[0]->dtype), fx_infer_text(c, mask));
+        bool ok = mask->rank <= n + 2;
+        for (int i = 0; ok && i < mask->rank; i++)
+            ok = fx_dim_is(mask->dims[i], 1) || !fx_dim_differ(mask->dims[i], dims[n + 2 - mask->rank + i]);
+        if (!ok)
+            return fx_infer_fail(c, "argument 'attn_mask': %s does not broadcast to the scores", fx_infer_text(c, mask));
+    }
+    dims[n + 1] = t[2]->dims[t[2]->rank - 1];
+    FX_TRY(fx_infer_set(c, t[0]->dtype, n + 2, dims));
+    if (flash) { /* the logarithms of the sums, which only training reads */
+        const fx_type *sums = fx_type_tensor(c->ctx, t[0]->dtype == FX_F64 ? FX_F64 : FX_F32, n + 1, dims, NULL);
+        c->result = fx_type_tuple(c->ctx, 2, (const fx_type *[]){c->result, sums});
+    }
     return FX_OK;
 }
 

@@ -210,6 +210,51 @@ static fx_status infer_shuffle(fx_infer *c, const fx_type *x)
     return fx_infer_set(c, x->dtype, x->rank, dims);
 }
 
+/* Windows of `size` elements of a dim, `step` apart, as a new last dim. */
+static fx_status infer_unfold(fx_infer *c, const fx_type *x)
+{
+    fx_dim dims[FX_MAX_RANK + 1];
+    int axis;
+    int64_t size = fx_node_int(c->node, 2), step = fx_node_int(c->node, 3);
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), x->rank, &axis));
+    for (int i = 0; i < x->rank; i++)
+        dims[i] = x->dims[i];
+    fx_dim have = x->rank ? x->dims[axis] : fx_dim_of(1);
+    if (size < 0 || step <= 0 || (!have.sym && size > have.value))
+        return fx_infer_fail(c, "expected a size of at most that of dim %d of %s and a positive step, got %" PRId64 " and %" PRId64, axis,
+                             fx_infer_text(c, x), size, step);
+    if (x->rank)
+        dims[axis] = fx_dim_add(c->ctx, fx_dim_floordiv(c->ctx, fx_dim_sub(c->ctx, have, fx_dim_of(size)), step), fx_dim_of(1));
+    dims[x->rank] = fx_dim_of(size);
+    return fx_infer_set(c, x->dtype, x->rank + 1, dims);
+}
+
+/* The elements of which two indices are equal, but for an offset, as a new last dim. */
+static fx_status infer_diagonal(fx_infer *c, const fx_type *x)
+{
+    fx_dim dims[FX_MAX_RANK];
+    int d0, d1, rank = 0;
+    int64_t offset = fx_node_int(c->node, 1);
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 2), x->rank, &d0));
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 3), x->rank, &d1));
+    if (d0 == d1 || x->rank < 2)
+        return fx_infer_fail(c, "expected two dims of %s, got %d and %d", fx_infer_text(c, x), d0, d1);
+    fx_dim n0 = x->dims[d0], n1 = x->dims[d1];
+    for (int i = 0; i < x->rank; i++)
+        if (i != d0 && i != d1)
+            dims[rank++] = x->dims[i];
+    if (n0.sym || n1.sym) {
+        if (offset != 0 || !fx_dim_same(n0, n1))
+            return fx_infer_refuse(c, "a diagonal of %s is not supported", fx_infer_text(c, x));
+        dims[rank] = n0;
+    } else {
+        int64_t n = offset >= 0 ? (n0.value < n1.value - offset ? n0.value : n1.value - offset)
+                                : (n0.value + offset < n1.value ? n0.value + offset : n1.value);
+        dims[rank] = fx_dim_of(n > 0 ? n : 0);
+    }
+    return fx_infer_set(c, x->dtype, rank + 1, dims);
+}
+
 fx_status infer_view(fx_infer *c)
 {
     const fx_type *x, *other;
@@ -279,6 +324,10 @@ fx_status infer_view(fx_infer *c)
         return fx_infer_set(c, x->dtype, x->rank, x->dims);
     case FX_OP_channel_shuffle: case FX_OP_pixel_shuffle:
         return infer_shuffle(c, x);
+    case FX_OP_unfold:
+        return infer_unfold(c, x);
+    case FX_OP_diagonal:
+        return infer_diagonal(c, x);
     default:
         return fx_infer_refuse(c, "no rule for this row");
     }

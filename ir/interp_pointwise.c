@@ -3,6 +3,7 @@
  *
  * Every operator computes in the kind of its dtype (see fx_kind) and rounds once to the dtype, as eager's CPU kernels do.
  * Transcendental functions go through double, so that f32 results are correctly rounded but for rare ties. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -39,10 +40,28 @@
         case FX_OP_reciprocal: EACH(1 / x);                                                               \
         case FX_OP_neg: EACH(-x);                                                                         \
         case FX_OP_abs: EACH((T)fabs((double)x));                                                         \
-        case FX_OP_sign: EACH((T)((x > 0) - (x < 0)));                                                    \
+        case FX_OP_sign: case FX_OP_sgn: EACH((T)((x > 0) - (x < 0)));                                    \
         case FX_OP_erf: EACH((T)erf((double)x));                                                          \
         case FX_OP_sin: EACH((T)sin((double)x));                                                          \
         case FX_OP_cos: EACH((T)cos((double)x));                                                          \
+        case FX_OP_tan: EACH((T)tan((double)x));                                                          \
+        case FX_OP_asin: EACH((T)asin((double)x));                                                        \
+        case FX_OP_acos: EACH((T)acos((double)x));                                                        \
+        case FX_OP_atan: EACH((T)atan((double)x));                                                        \
+        case FX_OP_sinh: EACH((T)sinh((double)x));                                                        \
+        case FX_OP_cosh: EACH((T)cosh((double)x));                                                        \
+        case FX_OP_asinh: EACH((T)asinh((double)x));                                                      \
+        case FX_OP_acosh: EACH((T)acosh((double)x));                                                      \
+        case FX_OP_atanh: EACH((T)atanh((double)x));                                                      \
+        case FX_OP_erfc: EACH((T)erfc((double)x));                                                        \
+        case FX_OP_exp2: EACH((T)exp2((double)x));                                                        \
+        case FX_OP_log2: EACH((T)log2((double)x));                                                        \
+        case FX_OP_log10: EACH((T)log10((double)x));                                                      \
+        case FX_OP_lgamma: EACH((T)lgamma((double)x));                                                    \
+        case FX_OP_deg2rad: EACH(x * (T)0.017453292519943295769236907684886);                             \
+        case FX_OP_rad2deg: EACH(x * (T)57.295779513082320876798154814105);                               \
+        case FX_OP_frac: EACH(x - (T)trunc((double)x));                                                   \
+        case FX_OP_log_sigmoid: EACH((T)((x < 0 ? (double)x : 0) - log1p(exp(-fabs((double)x)))));        \
         case FX_OP_floor: EACH((T)floor((double)x));                                                      \
         case FX_OP_ceil: EACH((T)ceil((double)x));                                                        \
         case FX_OP_round: EACH((T)rint((double)x));                                                       \
@@ -77,7 +96,7 @@ static bool unary_int(fx_opid id, fx_dtype dtype, int64_t n, const int64_t *a, i
     case FX_OP_relu6: EACH(x < 0 ? 0 : x > 6 ? 6 : x);
     case FX_OP_neg: EACH(wrap_neg(x));
     case FX_OP_abs: EACH(x < 0 ? wrap_neg(x) : x);
-    case FX_OP_sign: EACH((x > 0) - (x < 0));
+    case FX_OP_sign: case FX_OP_sgn: EACH((x > 0) - (x < 0));
     case FX_OP_floor: case FX_OP_ceil: case FX_OP_round: case FX_OP_trunc: EACH(x);
     case FX_OP_bitwise_not: EACH(dtype == FX_BOOL ? !x : ~x);
     case FX_OP_square: EACH(wrap_mul(x, x));
@@ -93,6 +112,10 @@ static bool predicate(fx_opid id, int64_t n, const double *a, int64_t *r)
     case FX_OP_logical_not: EACH(x == 0);
     case FX_OP_isnan: EACH(x != x);
     case FX_OP_isinf: EACH(isinf(x) != 0);
+    case FX_OP_isfinite: EACH(isfinite(x) != 0);
+    case FX_OP_isposinf: EACH(x == INFINITY);
+    case FX_OP_isneginf: EACH(x == -INFINITY);
+    case FX_OP_signbit: EACH(signbit(x) != 0);
     default: return false;
     }
 }
@@ -106,7 +129,7 @@ fx_status eval_unary(fx_eval *c)
 {
     const fx_tensor *x = fx_eval_input(c, 0);
     fx_opid id = c->node->op->id;
-    bool test = id == FX_OP_logical_not || id == FX_OP_isnan || id == FX_OP_isinf, ok;
+    bool test = c->node->op->infer == infer_to_bool, ok;
     const fx_type *type = fx_eval_type(c, 0);
     fx_kind kind = type->kind != FX_TYPE_TENSOR ? FX_KIND_INT : fx_kind_of(type->dtype);
     const void *a;
@@ -155,6 +178,16 @@ typedef struct numbers {
         case FX_OP_leaky_relu: EACH(x > 0 ? x : x * p0);                                                  \
         case FX_OP_elu: EACH(x < 0 ? (T)expm1((double)(x * p2)) * (p0 * p1) : x * p1);                    \
         case FX_OP_softplus: EACH((z = x * p0) > p1 ? x : (T)(log1p(exp((double)z)) / (double)p0));       \
+        case FX_OP_selu: case FX_OP_celu: EACH(x < 0 ? (T)expm1((double)(x * p2)) * (p0 * p1) : x * p1);  \
+        case FX_OP_hardshrink: EACH(x >= -p0 && x <= p0 ? 0 : x);                                         \
+        case FX_OP_softshrink: EACH(x > p0 ? x - p0 : x < -p0 ? x + p0 : x * 0);                          \
+        case FX_OP_threshold: EACH(x <= p0 ? p1 : x);                                                     \
+        case FX_OP_logit:                                                                                 \
+            if (p->given[0]) {                                                                            \
+                EACH((z = x < p0 ? p0 : x > 1 - p0 ? 1 - p0 : x, (T)log((double)(z / (1 - z)))));         \
+            }                                                                                             \
+            EACH((T)log((double)(x / (1 - x))));                                                          \
+        case FX_OP_nan_to_num: EACH(x != x ? p0 : x == INFINITY ? p1 : x == -INFINITY ? p2 : x);          \
         default: return false;                                                                            \
         }                                                                                                 \
     }
@@ -167,10 +200,34 @@ static bool unary_args_int(fx_opid id, int64_t n, const int64_t *a, int64_t *r, 
     int64_t lo = id == FX_OP_clamp_max || !p->given[0] ? INT64_MIN : p->i[0];
     int64_t hi = id == FX_OP_clamp_max ? p->i[0] : id == FX_OP_clamp_min || !p->given[1] ? INT64_MAX : p->i[1];
     switch (id) {
+    case FX_OP_threshold: EACH(x <= p->i[0] ? p->i[1] : x);
+    case FX_OP_nan_to_num: EACH(x);
     case FX_OP_hardtanh: case FX_OP_clamp: case FX_OP_clamp_min: case FX_OP_clamp_max:
         EACH((z = x < lo ? lo : x, z > hi ? hi : z));
     default:
         return false;
+    }
+}
+
+/* Numbers that are not among the arguments. */
+static void implied_numbers(fx_opid id, fx_dtype dtype, numbers *p)
+{
+    switch (id) {
+    case FX_OP_selu: /* elu's alpha, scale, input scale */
+        *p = (numbers){.f = {1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1}};
+        break;
+    case FX_OP_celu:
+        p->f[1] = 1;
+        p->f[2] = 1 / p->f[0];
+        break;
+    case FX_OP_nan_to_num: {
+        double most = dtype == FX_F64 ? DBL_MAX : dtype == FX_F16 ? 65504 : dtype == FX_BF16 ? 0x1.fep127 : FLT_MAX;
+        p->f[1] = p->given[1] ? p->f[1] : most;
+        p->f[2] = p->given[2] ? p->f[2] : -most;
+        break;
+    }
+    default:
+        break;
     }
 }
 
@@ -196,6 +253,7 @@ fx_status eval_unary_args(fx_eval *c)
         p.given[k - 1] = true;
     }
     fx_kind kind = fx_kind_of(fx_eval_type(c, 0)->dtype);
+    implied_numbers(id, x->dtype, &p);
     const void *a;
     int64_t n = fx_tensor_numel(x);
     FX_TRY(fx_eval_array(c, x, kind, 0, NULL, &a));
@@ -223,6 +281,7 @@ typedef struct binary_args {
     double alpha;
     int64_t ialpha;
     enum { ROUND_NONE, ROUND_TRUNC, ROUND_FLOOR } mode;
+    int bits; /* of the result's integers */
 } binary_args;
 
 #define EACH2(expr)                                            \
@@ -299,8 +358,16 @@ POW_SCALAR(pow_scalar_f64, double)
                 EACH2((T)floor_quotient((double)x, (double)y, SINGLE));                                   \
             }                                                                                             \
             EACH2(x / y);                                                                                 \
-        case FX_OP_maximum: EACH2(MAX_NAN(x, y));                                                         \
-        case FX_OP_minimum: EACH2(MIN_NAN(x, y));                                                         \
+        case FX_OP_maximum: case FX_OP_clamp_min_Tensor: EACH2(MAX_NAN(x, y));                            \
+        case FX_OP_minimum: case FX_OP_clamp_max_Tensor: EACH2(MIN_NAN(x, y));                            \
+        case FX_OP_fmax: EACH2(x != x ? y : y != y ? x : MAX_NAN(x, y));                                  \
+        case FX_OP_fmin: EACH2(x != x ? y : y != y ? x : MIN_NAN(x, y));                                  \
+        case FX_OP_atan2: EACH2((T)atan2((double)x, (double)y));                                          \
+        case FX_OP_hypot: EACH2((T)hypot((double)x, (double)y));                                          \
+        case FX_OP_copysign_Tensor: case FX_OP_copysign_Scalar: EACH2((T)copysign((double)x, (double)y)); \
+        case FX_OP_xlogy_Tensor: EACH2(y != y ? y : x == 0 ? 0 : x * (T)log((double)y));                  \
+        case FX_OP_floor_divide: case FX_OP_floor_divide_Scalar:                                          \
+            EACH2((T)floor_quotient((double)x, (double)y, SINGLE));                                       \
         case FX_OP_fmod_Tensor: case FX_OP_fmod_Scalar: EACH2((T)fmod((double)x, (double)y));             \
         case FX_OP_remainder_Tensor: case FX_OP_remainder_Scalar: EACH2((T)float_remainder((double)x, (double)y)); \
         case FX_OP_pow_Tensor_Scalar: EACH2(POW(x, y));                                                   \
@@ -348,14 +415,19 @@ static bool binary_int(fx_opid id, const binary_args *v)
     case FX_OP_rsub_Tensor: case FX_OP_rsub_Scalar: EACH2((int64_t)((uint64_t)y - (uint64_t)wrap_mul(v->ialpha, x)));
     case FX_OP_mul_Tensor: case FX_OP_mul_Scalar: EACH2(wrap_mul(x, y));
     case FX_OP_div_Tensor_mode: case FX_OP_div_Scalar_mode: EACH2(int_div(x, y, v->mode == ROUND_FLOOR));
-    case FX_OP_maximum: EACH2(x > y ? x : y);
-    case FX_OP_minimum: EACH2(x < y ? x : y);
+    case FX_OP_floor_divide: case FX_OP_floor_divide_Scalar: EACH2(int_div(x, y, true));
+    case FX_OP_maximum: case FX_OP_fmax: case FX_OP_clamp_min_Tensor: EACH2(x > y ? x : y);
+    case FX_OP_minimum: case FX_OP_fmin: case FX_OP_clamp_max_Tensor: EACH2(x < y ? x : y);
     case FX_OP_fmod_Tensor: case FX_OP_fmod_Scalar: EACH2(int_mod(x, y, false));
     case FX_OP_remainder_Tensor: case FX_OP_remainder_Scalar: EACH2(int_mod(x, y, true));
     case FX_OP_pow_Tensor_Scalar: case FX_OP_pow_Tensor_Tensor: case FX_OP_pow_Scalar: EACH2(int_pow(x, y));
-    case FX_OP_bitwise_and_Tensor: EACH2(x & y);
-    case FX_OP_bitwise_or_Tensor: EACH2(x | y);
-    case FX_OP_bitwise_xor_Tensor: EACH2(x ^ y);
+    case FX_OP_bitwise_and_Tensor: case FX_OP_bitwise_and_Scalar: EACH2(x & y);
+    case FX_OP_bitwise_or_Tensor: case FX_OP_bitwise_or_Scalar: EACH2(x | y);
+    case FX_OP_bitwise_xor_Tensor: case FX_OP_bitwise_xor_Scalar: EACH2(x ^ y);
+    case FX_OP_bitwise_left_shift_Tensor: case FX_OP_bitwise_left_shift_Tensor_Scalar:
+        EACH2(y < 0 || y >= v->bits ? 0 : (int64_t)((uint64_t)x << y));
+    case FX_OP_bitwise_right_shift_Tensor: case FX_OP_bitwise_right_shift_Tensor_Scalar:
+        EACH2(x >> (y < 0 || y >= v->bits ? (v->bits == 64 ? 63 : v->bits) : y));
     default: return false;
     }
 }
@@ -375,6 +447,7 @@ static bool binary_int(fx_opid id, const binary_args *v)
         case FX_OP_ge_Tensor: case FX_OP_ge_Scalar: EACH2(x >= y);                                        \
         case FX_OP_logical_and: EACH2(x != 0 && y != 0);                                                  \
         case FX_OP_logical_or: EACH2(x != 0 || y != 0);                                                   \
+        case FX_OP_logical_xor: EACH2((x != 0) != (y != 0));                                              \
         default: return false;                                                                            \
         }                                                                                                 \
     }
@@ -437,24 +510,12 @@ static fx_status get_operand(fx_eval *c, int param, fx_kind kind, fx_dtype round
     return FX_OK;
 }
 
-static bool is_comparison(fx_opid id)
-{
-    switch (id) {
-    case FX_OP_eq_Tensor: case FX_OP_eq_Scalar: case FX_OP_ne_Tensor: case FX_OP_ne_Scalar: case FX_OP_lt_Tensor:
-    case FX_OP_lt_Scalar: case FX_OP_le_Tensor: case FX_OP_le_Scalar: case FX_OP_gt_Tensor: case FX_OP_gt_Scalar:
-    case FX_OP_ge_Tensor: case FX_OP_ge_Scalar: case FX_OP_logical_and: case FX_OP_logical_or:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static fx_status check_divisor(const fx_eval *c, const binary_args *v)
 {
     const int64_t *b = v->b.p;
     switch (c->node->op->id) {
     case FX_OP_div_Tensor_mode: case FX_OP_div_Scalar_mode: case FX_OP_fmod_Tensor: case FX_OP_fmod_Scalar:
-    case FX_OP_remainder_Tensor: case FX_OP_remainder_Scalar:
+    case FX_OP_remainder_Tensor: case FX_OP_remainder_Scalar: case FX_OP_floor_divide: case FX_OP_floor_divide_Scalar:
         for (int64_t i = 0; i < (v->b.step ? v->n : v->n > 0); i++)
             if (b[i] == 0)
                 return fx_eval_fail(c, FX_ERR_ARGUMENT, "integer division by zero");
@@ -497,13 +558,14 @@ static fx_status binary(fx_eval *c, const fx_tensor *second)
     FX_TRY(promote(c, 0, &p));
     FX_TRY(promote(c, 1, &p));
     FX_TRY(read_extras(c, &v));
-    bool test = is_comparison(id), ok;
+    bool test = c->node->op->infer == infer_to_bool, ok;
     const fx_tensor *out = fx_eval_out(c, 0);
     fx_dtype common = test ? fx_promote_end(&p) : out->dtype;
     fx_kind kind = fx_kind_of(common), rkind = test ? FX_KIND_INT : kind;
     if (fx_dtype_is_complex(common))
         return no_kind(c, common);
     v.n = fx_tensor_numel(out);
+    v.bits = (int)fx_dtype_size(out->dtype) * 8;
     FX_TRY(get_operand(c, 0, kind, test ? common : FX_F32, out->rank, out->sizes, &v.a));
     if (second) {
         v.b.step = 1;
@@ -548,6 +610,78 @@ fx_status eval_prelu(fx_eval *c)
         seen.rank = 0;
     }
     return binary(c, &seen);
+}
+
+/* ---- three operands ----------------------------------------------------------------------------------------------------- */
+
+#define EACH3(expr)                                            \
+    for (int64_t i = 0; i < n; i++) {                          \
+        x = a[i * o[0].step];                                  \
+        y = b[i * o[1].step];                                  \
+        z = d[i * o[2].step];                                  \
+        r[i] = (expr);                                         \
+    }                                                          \
+    return true
+
+/* limits: which of clamp's are given. */
+#define TERNARY(NAME, T)                                                                                  \
+    static bool NAME(fx_opid id, int64_t n, const operand *o, const bool *given, double value, T *r)      \
+    {                                                                                                     \
+        const T *a = o[0].p, *b = o[1].p, *d = o[2].p;                                                    \
+        T x, y, z, by = (T)value;                                                                         \
+        switch (id) {                                                                                     \
+        case FX_OP_clamp_Tensor:                                                                          \
+            EACH3((x = given[1] ? MAX_NAN(x, y) : x, given[2] ? MIN_NAN(x, z) : x));                      \
+        case FX_OP_lerp_Scalar: case FX_OP_lerp_Tensor:                                                   \
+            EACH3((z < 0 ? -z : z) < (T)0.5 ? x + z * (y - x) : y - (y - x) * (1 - z));                   \
+        case FX_OP_addcmul: EACH3(x + by * y * z);                                                        \
+        case FX_OP_addcdiv: EACH3(x + by * y / z);                                                        \
+        default: return false;                                                                            \
+        }                                                                                                 \
+    }
+TERNARY(ternary_f32, float)
+TERNARY(ternary_f64, double)
+
+static bool ternary_int(fx_opid id, int64_t n, const operand *o, const bool *given, int64_t by, int64_t *r)
+{
+    const int64_t *a = o[0].p, *b = o[1].p, *d = o[2].p;
+    int64_t x, y, z;
+    switch (id) {
+    case FX_OP_clamp_Tensor:
+        EACH3((x = given[1] && x < y ? y : x, given[2] && x > z ? z : x));
+    case FX_OP_addcmul:
+        EACH3((int64_t)((uint64_t)x + (uint64_t)wrap_mul(wrap_mul(by, y), z)));
+    default:
+        return false;
+    }
+}
+
+fx_status eval_ternary(fx_eval *c)
+{
+    const fx_tensor *out = fx_eval_out(c, 0);
+    fx_opid id = c->node->op->id;
+    fx_kind kind = fx_kind_of(out->dtype);
+    operand o[3];
+    bool given[3];
+    fx_arg_kind number;
+    double f = 1;
+    int64_t by = 1, n = fx_tensor_numel(out);
+    for (int i = 0; i < 3; i++) {
+        given[i] = !fx_node_is_none(c->node, i);
+        o[i] = (operand){fx_eval_scratch(c, 1, 8), 0};
+        if (given[i])
+            FX_TRY(get_operand(c, i, kind, FX_F32, out->rank, out->sizes, &o[i]));
+    }
+    if (id == FX_OP_addcmul || id == FX_OP_addcdiv)
+        FX_TRY(fx_eval_number(c, 3, &number, &f, &by));
+    void *r = fx_eval_scratch(c, n, fx_kind_size(kind));
+    bool ok = kind == FX_KIND_F32   ? ternary_f32(id, n, o, given, f, r)
+              : kind == FX_KIND_F64 ? ternary_f64(id, n, o, given, f, r)
+                                    : ternary_int(id, n, o, given, by, r);
+    if (!ok)
+        return no_kind(c, out->dtype);
+    fx_eval_finish(c, 0, kind, r);
+    return FX_OK;
 }
 
 /* ---- selection -------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* ir/interp_reduce.c: reference evaluation of reductions, softmax and norms. Sums are in double.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -136,14 +137,64 @@ fx_status eval_reduce(fx_eval *c)
     }
 }
 
-/* The first of the greatest; the first NaN wins. */
+/* Products, in double or wrapping. */
+fx_status eval_prod(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    int64_t rows, n;
+    fx_tensor t = reduced_last(x, c->node->op->id == FX_OP_prod ? (1u << x->rank) - 1 : axes(c, 1, x->rank), &rows, &n);
+    bool ints = fx_dtype_is_int(fx_eval_type(c, 0)->dtype);
+    fx_kind kind = ints ? FX_KIND_INT : FX_KIND_F64;
+    const void *p;
+    FX_TRY(fx_eval_array(c, &t, kind, 0, NULL, &p));
+    void *y = fx_eval_target(c, 0, kind);
+    for (int64_t r = 0; r < rows; r++) {
+        double f = 1;
+        uint64_t k = 1;
+        for (int64_t i = 0; i < n; i++)
+            if (ints)
+                k *= ((const uint64_t *)p)[r * n + i];
+            else
+                f *= ((const double *)p)[r * n + i];
+        if (ints)
+            ((uint64_t *)y)[r] = k;
+        else
+            ((double *)y)[r] = f;
+    }
+    fx_eval_finish(c, 0, kind, y);
+    return FX_OK;
+}
+
+/* Whether any, or all, are not zero; NaN is not zero. */
+fx_status eval_any(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    fx_opid id = c->node->op->id;
+    bool over_all = id == FX_OP_any || id == FX_OP_all, all = id == FX_OP_all || id == FX_OP_all_dim || id == FX_OP_all_dims;
+    int64_t rows, n;
+    fx_tensor t = reduced_last(x, over_all ? (1u << x->rank) - 1 : axes(c, 1, x->rank), &rows, &n);
+    bool ints = fx_dtype_is_int(x->dtype);
+    const void *p;
+    FX_TRY(fx_eval_array(c, &t, ints ? FX_KIND_INT : FX_KIND_F64, 0, NULL, &p));
+    int64_t *y = fx_eval_target(c, 0, FX_KIND_INT);
+    for (int64_t r = 0; r < rows; r++) {
+        y[r] = all;
+        for (int64_t i = 0; i < n; i++)
+            if ((ints ? ((const int64_t *)p)[r * n + i] != 0 : ((const double *)p)[r * n + i] != 0) != all)
+                y[r] = !all;
+    }
+    fx_eval_finish(c, 0, FX_KIND_INT, y);
+    return FX_OK;
+}
+
+/* The first of the greatest, or least; the first NaN wins. */
 fx_status eval_argmax(fx_eval *c)
 {
     const fx_tensor *x = fx_eval_input(c, 0);
     int64_t rows, n, *y;
     fx_tensor t = reduced_last(x, fx_node_is_none(c->node, 1) ? (1u << x->rank) - 1 : axes(c, 1, x->rank), &rows, &n);
     const void *p;
-    bool ints = fx_dtype_is_int(x->dtype);
+    bool ints = fx_dtype_is_int(x->dtype), max = c->node->op->id == FX_OP_argmax;
     FX_TRY(fx_eval_array(c, &t, ints ? FX_KIND_INT : FX_KIND_F64, 0, NULL, &p));
     y = fx_eval_out(c, 0)->data;
     for (int64_t r = 0; r < rows; r++) {
@@ -151,7 +202,8 @@ fx_status eval_argmax(fx_eval *c)
         const int64_t *k = (const int64_t *)p + r * n;
         int64_t best = 0;
         for (int64_t i = 1; i < n; i++)
-            if (ints ? k[i] > k[best] : f[best] == f[best] && (f[i] != f[i] || f[i] > f[best]))
+            if (ints ? (max ? k[i] > k[best] : k[i] < k[best])
+                     : f[best] == f[best] && (f[i] != f[i] || (max ? f[i] > f[best] : f[i] < f[best])))
                 best = i;
         y[r] = best;
     }
@@ -281,6 +333,139 @@ fx_status eval_layer_norm(fx_eval *c)
         for (int64_t i = 0; i < n; i++)
             y[r * n + i] = y[r * n + i] * (weight ? weight[i] : 1) + (bias ? bias[i] : 0);
     fx_eval_finish(c, 0, FX_KIND_F64, y);
+    return FX_OK;
+}
+
+/* x / sqrt(mean(x * x) + eps) * weight; eps is the accumulator's epsilon where none is given. */
+fx_status eval_rms_norm(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    bool stats = c->node->op->id == FX_OP__fused_rms_norm;
+    int dims = fx_node_arg(c->node, 1)->kind == FX_ARG_INT ? 1 : fx_node_arg(c->node, 1)->n;
+    double eps = fx_node_is_none(c->node, 3) ? (x->dtype == FX_F64 ? DBL_EPSILON : FLT_EPSILON) : fx_node_float(c->node, 3);
+    int64_t rows = 1, n = 1;
+    const double *weight;
+    const void *p;
+    for (int i = 0; i < x->rank; i++)
+        *(i < x->rank - dims ? &rows : &n) *= x->sizes[i];
+    FX_TRY(vector(c, 2, &weight));
+    FX_TRY(fx_eval_array(c, x, FX_KIND_F64, 0, NULL, &p));
+    double *y = fx_eval_target(c, 0, FX_KIND_F64), *rstd = stats ? fx_eval_target(c, 1, FX_KIND_F64) : NULL;
+    for (int64_t r = 0; r < rows; r++) {
+        const double *from = (const double *)p + r * n;
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            sum += from[i] * from[i];
+        double s = 1 / sqrt(sum / (double)n + eps);
+        for (int64_t i = 0; i < n; i++)
+            y[r * n + i] = from[i] * s * (weight ? weight[i] : 1);
+        if (stats)
+            rstd[r] = s;
+    }
+    fx_eval_finish(c, 0, FX_KIND_F64, y);
+    if (stats)
+        fx_eval_finish(c, 1, FX_KIND_F64, rstd);
+    return FX_OK;
+}
+
+/* One query row against all keys: y = softmax(scale * q k^T + mask) v. A row without any key allowed gives zeros. */
+static void attend(const double *q, const double *k, const double *v, const double *mask, int64_t s, int64_t e, int64_t ev, int64_t seen,
+                   double scale, double *score, double *y)
+{
+    double max = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < s; j++) {
+        double dot = 0;
+        for (int64_t i = 0; i < e; i++)
+            dot += q[i] * k[j * e + i];
+        score[j] = j < seen ? dot * scale + (mask ? mask[j] : 0) : -INFINITY;
+        max = score[j] > max || score[j] != score[j] ? score[j] : max;
+    }
+    for (int64_t j = 0; j < s; j++) {
+        score[j] = max == -INFINITY ? 0 : exp(score[j] - max);
+        sum += score[j];
+    }
+    for (int64_t i = 0; i < ev; i++)
+        y[i] = 0;
+    for (int64_t j = 0; j < s; j++)
+        for (int64_t i = 0; i < ev && max != -INFINITY; i++)
+            y[i] += score[j] / sum * v[j * ev + i];
+    y[ev] = max == -INFINITY ? -INFINITY : max + log(sum);
+}
+
+/* A tensor with its leading dims broadcast to batch; its heads (dim -3) repeated where they are fewer than the query's. */
+static fx_status attended(fx_eval *c, const fx_tensor *x, int n, const int64_t *batch, bool gqa, const double **p)
+{
+    int64_t sizes[FX_MAX_RANK];
+    const void *data;
+    fx_tensor t = *x;
+    memcpy(sizes, batch, (size_t)n * sizeof *sizes);
+    sizes[n] = x->sizes[x->rank - 2];
+    sizes[n + 1] = x->sizes[x->rank - 1];
+    if (gqa && x->rank >= 3 && n && x->sizes[x->rank - 3] != batch[n - 1] && x->rank < FX_MAX_RANK) {
+        /* [.., H, S, E] as [.., H, repeats, S, E] */
+        int h = x->rank - 3;
+        t.rank = x->rank + 1;
+        for (int d = x->rank; d > h + 1; d--) {
+            t.sizes[d] = x->sizes[d - 1];
+            t.strides[d] = x->strides[d - 1];
+        }
+        t.sizes[h + 1] = batch[n - 1] / x->sizes[h];
+        t.strides[h + 1] = 0;
+        memmove(sizes + n + 1, sizes + n, 2 * sizeof *sizes);
+        sizes[n - 1] = x->sizes[h];
+        sizes[n] = t.sizes[h + 1];
+        n++;
+    }
+    FX_TRY(fx_eval_array(c, &t, FX_KIND_F64, n + 2, sizes, &data));
+    *p = data;
+    return FX_OK;
+}
+
+fx_status eval_attention(fx_eval *c)
+{
+    const fx_tensor *t[3] = {fx_eval_input(c, 0), fx_eval_input(c, 1), fx_eval_input(c, 2)};
+    bool flash = c->node->op->id == FX_OP__scaled_dot_product_flash_attention_for_cpu;
+    const fx_tensor *mask = fx_eval_input(c, flash ? 5 : 3);
+    int scale_param = 6, n;
+    bool causal = fx_node_bool(c->node, flash ? 4 : 5), gqa = !flash && fx_node_bool(c->node, 7);
+    const fx_type *type = fx_eval_type(c, 0);
+    int64_t batch[FX_MAX_RANK], sizes[FX_MAX_RANK], count = 1;
+    int64_t l = t[0]->sizes[t[0]->rank - 2], e = t[0]->sizes[t[0]->rank - 1], s = t[1]->sizes[t[1]->rank - 2];
+    int64_t ev = t[2]->sizes[t[2]->rank - 1];
+    n = type->rank - 2;
+    for (int i = 0; i < n; i++)
+        count *= sizes[i] = batch[i] = type->dims[i].value;
+    const double *q, *k, *v, *m = NULL;
+    FX_TRY(attended(c, t[0], n, batch, false, &q));
+    FX_TRY(attended(c, t[1], n, batch, gqa, &k));
+    FX_TRY(attended(c, t[2], n, batch, gqa, &v));
+    if (mask) {
+        const void *p;
+        sizes[n] = l;
+        sizes[n + 1] = s;
+        FX_TRY(fx_eval_array(c, mask, FX_KIND_F64, n + 2, sizes, &p));
+        m = p;
+        if (mask->dtype == FX_BOOL) { /* true: may be attended to */
+            double *added = fx_eval_scratch(c, count * l * s, sizeof *added);
+            for (int64_t i = 0; i < count * l * s; i++)
+                added[i] = m[i] != 0 ? 0 : -INFINITY;
+            m = added;
+        }
+    }
+    double scale = fx_node_is_none(c->node, scale_param) ? 1 / sqrt((double)e) : fx_node_float(c->node, scale_param);
+    double *y = fx_eval_target(c, 0, FX_KIND_F64), *score = fx_eval_scratch(c, s, sizeof *score);
+    double *row = fx_eval_scratch(c, ev + 1, sizeof *row), *sums = flash ? fx_eval_target(c, 1, FX_KIND_F64) : NULL;
+    for (int64_t b = 0; b < count; b++)
+        for (int64_t i = 0; i < l; i++) {
+            attend(q + (b * l + i) * e, k + b * s * e, v + b * s * ev, m ? m + (b * l + i) * s : NULL, s, e, ev, causal ? i + 1 : s, scale,
+                   score, row);
+            memcpy(y + (b * l + i) * ev, row, (size_t)ev * sizeof *row);
+            if (sums)
+                sums[b * l + i] = row[ev];
+        }
+    fx_eval_finish(c, 0, FX_KIND_F64, y);
+    if (sums)
+        fx_eval_finish(c, 1, FX_KIND_F64, sums);
     return FX_OK;
 }
 

@@ -1,5 +1,5 @@
 /* ir/interp_view.c: reference evaluation of views, which share their operand's memory as in eager, so that in-place
- * writes are seen through them; joining, padding, creation and gathering.
+ * writes are seen through them; joining, padding and creation.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <inttypes.h>
 #include <math.h>
@@ -211,6 +211,40 @@ static fx_status shuffle(fx_eval *c, const fx_tensor *x)
     return FX_OK;
 }
 
+static fx_status unfold(fx_eval *c, const fx_tensor *x)
+{
+    int axis = wrap_axis(fx_node_int(c->node, 1), x->rank);
+    fx_tensor t = *x;
+    t.sizes[x->rank] = fx_node_int(c->node, 2);
+    t.strides[x->rank] = x->rank ? x->strides[axis] : 1;
+    if (x->rank) {
+        t.sizes[axis] = fx_eval_type(c, 0)->dims[axis].value;
+        t.strides[axis] = x->strides[axis] * fx_node_int(c->node, 3);
+    }
+    t.rank++;
+    return give(c, &t);
+}
+
+static fx_status diagonal(fx_eval *c, const fx_tensor *x)
+{
+    const fx_type *type = fx_eval_type(c, 0);
+    int64_t offset = fx_node_int(c->node, 1);
+    int d0 = wrap_axis(fx_node_int(c->node, 2), x->rank), d1 = wrap_axis(fx_node_int(c->node, 3), x->rank), k = 0;
+    fx_tensor t = *x;
+    if (type->dims[type->rank - 1].value > 0)
+        move(&t, offset < 0 ? d0 : d1, offset < 0 ? -offset : offset);
+    t.rank = type->rank;
+    for (int i = 0; i < x->rank; i++) {
+        if (i == d0 || i == d1)
+            continue;
+        t.sizes[k] = x->sizes[i];
+        t.strides[k++] = x->strides[i];
+    }
+    t.sizes[k] = type->dims[k].value;
+    t.strides[k] = x->strides[d0] + x->strides[d1];
+    return give(c, &t);
+}
+
 fx_status eval_view(fx_eval *c)
 {
     const fx_tensor *x = fx_eval_input(c, 0);
@@ -258,6 +292,10 @@ fx_status eval_view(fx_eval *c)
         return give(c, x);
     case FX_OP_channel_shuffle: case FX_OP_pixel_shuffle:
         return shuffle(c, x);
+    case FX_OP_unfold:
+        return unfold(c, x);
+    case FX_OP_diagonal:
+        return diagonal(c, x);
     default:
         return reshape(c, x);
     }
@@ -475,52 +513,4 @@ fx_status eval_create(fx_eval *c)
 fx_status eval_fill(fx_eval *c)
 {
     return fill(c, fx_eval_out(c, 0), 1);
-}
-
-/* ---- gathering ---------------------------------------------------------------------------------------------------------- */
-
-static fx_status gather(fx_eval *c, const fx_tensor *x, int axis, const fx_tensor *index)
-{
-    fx_tensor *out = fx_eval_out(c, 0);
-    int64_t n = fx_tensor_numel(index);
-    const void *p;
-    FX_TRY(fx_eval_array(c, index, FX_KIND_INT, 0, NULL, &p));
-    const int64_t *at = p;
-    /* The index dims of the result, merged into one. */
-    fx_tensor flat = *out;
-    flat.rank = x->rank;
-    int64_t stride = 1;
-    for (int d = x->rank - 1; d >= 0; d--) {
-        flat.sizes[d] = d == axis ? n : x->sizes[d];
-        flat.strides[d] = stride;
-        stride *= flat.sizes[d] > 0 ? flat.sizes[d] : 1;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (at[i] < 0 || at[i] >= x->sizes[axis])
-            return fx_eval_fail(c, FX_ERR_ARGUMENT, "expected an index below %" PRId64 ", got %" PRId64, x->sizes[axis], at[i]);
-        fx_tensor from = *x, to = flat;
-        from.sizes[axis] = to.sizes[axis] = 1;
-        if (fx_tensor_numel(&from) == 0)
-            continue;
-        move(&from, axis, at[i]);
-        move(&to, axis, i);
-        fx_tensor_assign(&to, &from);
-    }
-    return FX_OK;
-}
-
-fx_status eval_embedding(fx_eval *c)
-{
-    return gather(c, fx_eval_input(c, 0), 0, fx_eval_input(c, 1));
-}
-
-fx_status eval_index_select(fx_eval *c)
-{
-    const fx_tensor *x = fx_eval_input(c, 0);
-    if (x->rank == 0) {
-        fx_tensor_assign(fx_eval_out(c, 0), x);
-        return FX_OK;
-    }
-    int axis = wrap_axis(fx_node_int(c->node, 1), x->rank);
-    return gather(c, x, axis, fx_eval_input(c, 2));
 }

@@ -92,6 +92,12 @@ void fx_d_scalar(fx_rw *w)
         { FX_OP_add_Scalar, FX_OP_add_Tensor, 3 },   { FX_OP_sub_Scalar, FX_OP_sub_Tensor, 3 },
         { FX_OP_mul_Scalar, FX_OP_mul_Tensor, 2 },   { FX_OP_div_Scalar, FX_OP_div_Tensor, 2 },
         { FX_OP_fmod_Scalar, FX_OP_fmod_Tensor, 2 }, { FX_OP_remainder_Scalar, FX_OP_remainder_Tensor, 2 },
+        { FX_OP_copysign_Scalar, FX_OP_copysign_Tensor, 2 },
+        { FX_OP_bitwise_and_Scalar, FX_OP_bitwise_and_Tensor, 2 },
+        { FX_OP_bitwise_or_Scalar, FX_OP_bitwise_or_Tensor, 2 },
+        { FX_OP_bitwise_xor_Scalar, FX_OP_bitwise_xor_Tensor, 2 },
+        { FX_OP_bitwise_left_shift_Tensor_Scalar, FX_OP_bitwise_left_shift_Tensor, 2 },
+        { FX_OP_bitwise_right_shift_Tensor_Scalar, FX_OP_bitwise_right_shift_Tensor, 2 },
     };
     for (size_t i = 0; i < sizeof map / sizeof *map; i++) {
         if (map[i].from != w->at->op->id)
@@ -257,7 +263,11 @@ void fx_d_arange(fx_rw *w)
 
 void fx_d_masked_fill(fx_rw *w)
 {
-    fx_node *value = scalar_of(w, 2, "value");
+    fx_node *value = fx_node_input(w->at, 2);
+    if (!value)
+        value = scalar_of(w, 2, "value");
+    else if (value->type->dtype != w->at->type->dtype)
+        value = fx_rw_cast(w, value, w->at->type->dtype, "cast");
     fx_call c = fx_rw_call(w, FX_OP_where_self);
     fx_call_copy(&c, w->at, 1);
     fx_call_node(&c, value);

@@ -125,6 +125,21 @@ static void strides_of(fx_graph *g, const fx_node *n, int depth, int64_t *stride
             strides[i] = inner[i < d ? i : i + 1];
         break;
     }
+    case FX_OP_unfold: {
+        int d = fx_wrap_dim(fx_node_int(n, 1), x_rank);
+        memcpy(strides, inner, (size_t)x_rank * sizeof *strides);
+        strides[rank - 1] = inner[d];
+        strides[d] *= fx_node_int(n, 3);
+        break;
+    }
+    case FX_OP_diagonal: {
+        int d0 = fx_wrap_dim(fx_node_int(n, 2), x_rank), d1 = fx_wrap_dim(fx_node_int(n, 3), x_rank), k = 0;
+        for (int i = 0; i < x_rank; i++)
+            if (i != d0 && i != d1)
+                strides[k++] = inner[i];
+        strides[k] = inner[d0] + inner[d1];
+        break;
+    }
     default:
         if (!view_strides(x_rank, from, inner, rank, sizes, strides))
             dense_strides(rank, sizes, strides);
@@ -289,6 +304,13 @@ fx_node *fx_view_again(fx_rw *w, const fx_node *view, fx_node *base)
         return fx_rw_permute(w, base, rank, dims, "again");
     if (fx_is_call(view, FX_OP_expand) || fx_is_call(view, FX_OP_expand_as))
         return fx_rw_expand(w, base, out_rank, sizes, "again");
+    if (fx_is_call(view, FX_OP_unfold) || fx_is_call(view, FX_OP_diagonal)) {
+        fx_call c = fx_rw_call(w, view->op->id);
+        fx_call_node(&c, base);
+        for (int i = 1; i < 4; i++)
+            fx_call_copy(&c, view, i);
+        return fx_rw_node(w, &c, "again");
+    }
     return fx_rw_view(w, base, out_rank, sizes, "again");
 }
 
@@ -334,6 +356,10 @@ fx_node *fx_view_write(fx_rw *w, const fx_node *view, fx_node *base, fx_node *va
             return value;
         w->status = fx_fail(w->ctx, FX_ERR_UNSUPPORTED, &view->loc, "%s: a write in place into an expanded tensor has no defined "
                             "result", view->target);
+        return base;
+    }
+    if (fx_is_call(view, FX_OP_unfold) || fx_is_call(view, FX_OP_diagonal)) {
+        w->status = fx_fail(w->ctx, FX_ERR_UNSUPPORTED, &view->loc, "%s: a write in place through this view cannot be compiled", view->target);
         return base;
     }
     return fx_rw_view(w, value, x_rank, sizes, "base");

@@ -175,6 +175,61 @@ fx_node *fx_rw_binary(fx_rw *w, fx_opid op, fx_node *a, fx_node *b, const char *
     return end(w, &c, suffix);
 }
 
+fx_node *fx_rw_number(fx_rw *w, fx_opid op, fx_node *x, double v, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, op);
+    fx_call_node(&c, x);
+    if (x->type && !fx_dtype_is_float(x->type->dtype) && v >= -0x1p53 && v <= 0x1p53 && v == (double)(int64_t)v)
+        fx_call_int(&c, (int64_t)v);
+    else
+        fx_call_float(&c, v);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_where(fx_rw *w, fx_node *condition, fx_node *a, fx_node *b, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_where_self);
+    fx_call_node(&c, condition);
+    fx_call_node(&c, a);
+    fx_call_node(&c, b);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_scalar(fx_rw *w, double v, fx_dtype dtype, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_full);
+    fx_call_ints(&c, 0, NULL);
+    fx_call_float(&c, v);
+    fx_call_arg(&c, fx_arg_dtype(w->ctx, dtype));
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_wide(fx_rw *w, fx_node *x)
+{
+    bool half = x->type && (x->type->dtype == FX_F16 || x->type->dtype == FX_BF16);
+    return half ? fx_rw_cast(w, x, FX_F32, "wide") : x;
+}
+
+void fx_rw_finish(fx_rw *w, fx_node *y)
+{
+    if (w->status != FX_OK)
+        return;
+    if (w->at->type && y->type && y->type->kind == FX_TYPE_TENSOR && y->type->dtype != w->at->type->dtype) {
+        fx_rw_cast(w, y, w->at->type->dtype, NULL);
+        return;
+    }
+    if (y->n_uses || y->opcode != FX_CALL_FUNCTION || !y->op) {
+        fx_rw_replace(w, y);
+        return;
+    }
+    fx_call c = fx_rw_call(w, y->op->id);
+    for (int i = 0, n = fx_op_schema(w->ctx, y->op)->n; i < n; i++)
+        fx_call_copy(&c, y, i);
+    fx_rw_become(w, &c);
+    if (w->status == FX_OK)
+        w->status = fx_node_erase(y);
+}
+
 bool fx_is_tensor(const fx_node *n)
 {
     return n->type && n->type->kind == FX_TYPE_TENSOR && n->type->rank <= FX_MAX_RANK && fx_type_is_static(n->type);
@@ -198,9 +253,19 @@ int64_t fx_dim_size(const fx_node *n, int dim)
     return dim >= 0 && dim < n->type->rank ? n->type->dims[dim].value : 0;
 }
 
+static bool same_type(const fx_type *a, const fx_type *b)
+{
+    if (a == b || fx_type_same_tensor(a, b))
+        return true;
+    bool same = a->kind == FX_TYPE_TUPLE && b->kind == FX_TYPE_TUPLE && a->n == b->n;
+    for (int i = 0; same && i < a->n; i++)
+        same = a->items[i] && b->items[i] && same_type(a->items[i], b->items[i]);
+    return same;
+}
+
 bool fx_same_type(const fx_node *a, const fx_node *b)
 {
-    return a->type && (a->type == b->type || fx_type_same_tensor(a->type, b->type));
+    return a->type && b->type && same_type(a->type, b->type);
 }
 
 bool fx_is_call(const fx_node *n, fx_opid op)

@@ -25,6 +25,8 @@ fx_node *fx_rw_node(fx_rw *w, fx_call *c, const char *suffix);
 void fx_rw_become(fx_rw *w, fx_call *c);
 /* All uses of `at` become uses of `by`, and `at` goes. */
 void fx_rw_replace(fx_rw *w, fx_node *by);
+/* `at` becomes what y computes, converted to its dtype: y's own call where nothing else uses it, else y replaces it. */
+void fx_rw_finish(fx_rw *w, fx_node *y);
 /* Fails with a message at the node. */
 void fx_rw_refuse(fx_rw *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -38,12 +40,19 @@ fx_node *fx_rw_cast(fx_rw *w, fx_node *x, fx_dtype dtype, const char *suffix);
 fx_node *fx_rw_item(fx_rw *w, fx_node *tuple, int index, const char *suffix);
 fx_node *fx_rw_unary(fx_rw *w, fx_opid op, fx_node *x, const char *suffix);
 fx_node *fx_rw_binary(fx_rw *w, fx_opid op, fx_node *a, fx_node *b, const char *suffix); /* alpha, if any, is 1 */
+/* op(x, v): an int where x is of integers, so that it does not become float. */
+fx_node *fx_rw_number(fx_rw *w, fx_opid op, fx_node *x, double v, const char *suffix);
+fx_node *fx_rw_where(fx_rw *w, fx_node *condition, fx_node *a, fx_node *b, const char *suffix);
+/* A constant of rank 0. */
+fx_node *fx_rw_scalar(fx_rw *w, double v, fx_dtype dtype, const char *suffix);
+/* Eager computes whole kernels of float16 and bfloat16 in float32: x, in float32 then. */
+fx_node *fx_rw_wide(fx_rw *w, fx_node *x);
 
 /* Sizes of a static tensor; returns the rank, 0 when there is no such type. */
 int fx_dims(const fx_node *n, int64_t *sizes);
 int64_t fx_dim_size(const fx_node *n, int dim); /* negative dims count from the end; 0 when out of range */
 bool fx_is_tensor(const fx_node *n);            /* typed as a tensor whose sizes are numbers */
-bool fx_same_type(const fx_node *a, const fx_node *b); /* tensors of equal shape and dtype */
+bool fx_same_type(const fx_node *a, const fx_node *b); /* tensors of equal shape and dtype, or tuples of such */
 bool fx_is_call(const fx_node *n, fx_opid op);
 /* A dim argument made non-negative; rank 0 counts as rank 1. */
 int fx_wrap_dim(int64_t dim, int rank);

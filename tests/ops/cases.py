@@ -62,8 +62,9 @@ def as_dtype(case, name, x, low, *args, **kwargs):
 
 # ---- elementwise ------------------------------------------------------------------------------------------------------
 
-EXACT = ["relu", "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "square"]
-FLOATING = ["sigmoid", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "erf", "sin", "cos"]
+EXACT = ["relu", "neg", "abs", "sign", "sgn", "floor", "ceil", "round", "trunc", "square"]
+FLOATING = ["sigmoid", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "erf", "sin", "cos", "erfc", "exp2", "log2",
+            "log10", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "deg2rad", "rad2deg"]
 ACTIVATIONS = ["silu", "hardswish", "hardsigmoid", "mish"]
 
 
@@ -79,7 +80,9 @@ def unary(c):
             c.add(f"aten.{n}.default", ints.to(dtype))
         c.add(f"aten.{n}.default", ints.to(torch.uint8))
     for n in FLOATING:
-        y = x[x.abs() < 1e4] if n in ("sin", "cos") else x
+        y = x[x.abs() < 1e4] if n in ("sin", "cos", "tan", "erfc", "exp2", "asinh") else x
+        if n == "erfc":
+            y = y[y < 5]
         c.add(f"aten.{n}.default", y, tolerance=ULPS)
         c.add(f"aten.{n}.default", c.randn(4, 33), tolerance=ULPS * 3)
         c.add(f"aten.{n}.default", c.randn(7, dtype=torch.float64).abs(), tolerance=F64)
@@ -94,6 +97,13 @@ def unary(c):
         c.add("aten.logical_not.default", t)
         c.add("aten.isnan.default", t)
         c.add("aten.isinf.default", t)
+        for n in ("isfinite", "isposinf", "isneginf", "signbit"):
+            c.add(f"aten.{n}.default", t)
+    for t in (x, d, c.randn(9) * 40):
+        c.add("aten.frac.default", t)
+        c.add("aten.log_sigmoid.default", t, tolerance=ULPS * 3 if t.dtype == torch.float32 else F64)
+    c.add("aten.lgamma.default", c.randn(40) * 9, tolerance="max")
+    c.add("aten.lgamma.default", c.randint(1, 9, 6), tolerance=ULPS)
     for t in (ints, ints.to(torch.uint8), c.bools(5)):
         c.add("aten.bitwise_not.default", t)
 
@@ -132,6 +142,19 @@ def unary_with_numbers(c):
         c.add("aten.clamp.default", t, NAN, 1.0)
         c.add("aten.clamp_min.default", t, 0.1)
         c.add("aten.clamp_max.default", t, 0.1)
+        c.add("aten.selu.default", t, tolerance=tolerance)
+        c.add("aten.celu.default", t, tolerance=tolerance)
+        c.add("aten.celu.default", t, 0.6, tolerance=tolerance)
+        c.add("aten.hardshrink.default", t)
+        c.add("aten.hardshrink.default", t, 1.0)
+        c.add("aten.softshrink.default", t)
+        c.add("aten.softshrink.default", t, 0.1)
+        c.add("aten.threshold.default", t, 0.1, -7)
+        c.add("aten.logit.default", t.clamp(0, 1), tolerance="max")
+        c.add("aten.logit.default", t, 0.1, tolerance="max")
+        c.add("aten.nan_to_num.default", t)
+        c.add("aten.nan_to_num.default", t, 1.5, posinf=3.0)
+        c.add("aten.nan_to_num.default", t, neginf=-2.0)
         for e in (0, 1, 2, 3, -1, -2, 0.5, -0.5, 1.7, 4, 0.25):
             c.add("aten.pow.Tensor_Scalar", t, e, tolerance=tolerance)
     for t in (ints, ints.to(torch.int8)):
@@ -140,6 +163,8 @@ def unary_with_numbers(c):
         c.add("aten.clamp_min.default", t, 2)
         c.add("aten.clamp_max.default", t, 2.5)
         c.add("aten.relu6.default", t)
+        c.add("aten.threshold.default", t, 2, 9)
+        c.add("aten.nan_to_num.default", t)
         c.add("aten.hardtanh.default", t, -2, 3)
         c.add("aten.pow.Tensor_Scalar", t, 3)
         c.add("aten.pow.Tensor_Scalar", t, 0.5, tolerance=ULPS)
@@ -230,7 +255,34 @@ def binary(c):
     c.add("aten.pow.Tensor_Tensor", special(), special().flip(0), tolerance=ULPS)
     c.add("aten.pow.Tensor_Tensor", c.randint(-4, 4, 9), c.randint(0, 5, 9))
     c.add("aten.pow.Tensor_Tensor", torch.tensor([1, -1, 2, -1]), torch.tensor([-2, -3, -1, -2]))
+    for n in ("fmax", "fmin", "atan2", "hypot", "copysign", "xlogy", "floor_divide", "clamp_min", "clamp_max"):
+        name = {"copysign": "copysign.Tensor", "xlogy": "xlogy.Tensor", "clamp_min": "clamp_min.Tensor", "clamp_max": "clamp_max.Tensor"}
+        name, exact = f"aten.{name.get(n, n + '.default')}", n not in ("atan2", "hypot", "xlogy")
+        for a, b in operands(c):
+            c.add(name, a, b, tolerance=0 if exact else ULPS * 3)
+        for a, b in operands(c, torch.float64):
+            c.add(name, a, b, tolerance=0 if exact else F64)
+        c.add(name, special(), special().flip(0), tolerance=0 if exact else ULPS * 3)
+        if n != "hypot":
+            c.add(name, c.randint(-99, 99, 20), c.randint(1, 9, 20), tolerance=0 if exact else ULPS * 3)
+            c.add(name, c.randint(-99, 99, 20, dtype=torch.int32), c.randint(1, 9, 20, dtype=torch.int8), tolerance=0 if exact else ULPS * 3)
+        as_dtype(c, name, c.randn(33), torch.bfloat16, c.randn(33))
+    c.add("aten.copysign.Scalar", special(), -0.0)
+    c.add("aten.copysign.Scalar", c.randint(-9, 9, 5), -2)
+    c.add("aten.floor_divide.Scalar", c.randn(20) * 9, 0.7)
+    c.add("aten.floor_divide.Scalar", c.randint(-99, 99, 9), -7)
+    c.add("aten.floor_divide.Scalar", c.randint(-99, 99, 9), 2.5)
+    for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        low = 0 if dtype == torch.uint8 else -99
+        x, by = c.randint(low, 99, 40, dtype=dtype), c.randint(-2 if low else 0, 70, 40).to(dtype)
+        for n in ("left", "right"):
+            c.add(f"aten.bitwise_{n}_shift.Tensor", x, by)
+            c.add(f"aten.bitwise_{n}_shift.Tensor", x, by % 8)
+            c.add(f"aten.bitwise_{n}_shift.Tensor_Scalar", x, 3)
     for n in ("and", "or", "xor"):
+        c.add(f"aten.bitwise_{n}.Scalar", c.randint(-99, 99, 9), 13)
+        c.add(f"aten.bitwise_{n}.Scalar", c.bools(9), True)
+        c.add(f"aten.bitwise_{n}.Scalar", c.bools(9), 6)
         c.add(f"aten.bitwise_{n}.Tensor", c.randint(-99, 99, 9), c.randint(-99, 99, 9))
         c.add(f"aten.bitwise_{n}.Tensor", c.bools(9), c.bools(9))
         c.add(f"aten.bitwise_{n}.Tensor", c.bools(4), c.randint(0, 99, 4, dtype=torch.uint8))
@@ -252,7 +304,21 @@ def comparison(c):
         c.add(f"aten.{n}.Scalar", c.randint(0, 3, 5), 1)
         c.add(f"aten.{n}.Scalar", c.randint(0, 3, 5, dtype=torch.uint8), 1.5)
         c.add(f"aten.{n}.Scalar", c.bools(5), True)
-    for n in ("logical_and", "logical_or"):
+    for a, b in list(operands(c)) + [(special(), special().flip(0))]:
+        c.add("aten.lerp.Scalar", a, b, 0.3, tolerance="max")
+        c.add("aten.lerp.Scalar", a, b, 0.75, tolerance="max")
+        c.add("aten.lerp.Tensor", a, b, c.randn(*a.shape), tolerance="max")
+        for value in (1, 0.4, -2):
+            c.add("aten.addcmul.default", a, b, a, value=value, tolerance="max")
+            c.add("aten.addcdiv.default", a, b, b + 3, value=value, tolerance="max")
+        c.add("aten.clamp.Tensor", a, b, b + 1)
+        c.add("aten.clamp.Tensor", a, None, b)
+        c.add("aten.clamp.Tensor", a, b, None)
+    as_dtype(c, "aten.addcmul.default", c.randn(33), torch.bfloat16, c.randn(33), c.randn(33), value=0.3)
+    as_dtype(c, "aten.lerp.Tensor", c.randn(33), torch.float16, c.randn(33), c.randn(33))
+    c.add("aten.addcmul.default", c.randint(-9, 9, 5), c.randint(-9, 9, 5), c.randint(-9, 9, 5), value=3)
+    c.add("aten.clamp.Tensor", c.randint(-9, 9, 5), c.randint(-5, 0, 5), torch.tensor(2.5))
+    for n in ("logical_and", "logical_or", "logical_xor"):
         c.add(f"aten.{n}.default", special(), special().roll(1))
         c.add(f"aten.{n}.default", c.bools(3, 1), c.randint(0, 2, 4))
     for cond in (c.bools(3, 4), c.bools(4), c.bools(2, 3, 1)):
@@ -263,6 +329,8 @@ def comparison(c):
         c.add("aten.where.Scalar", cond, 1, 0)
         c.add("aten.masked_fill.Scalar", c.randn(3, 4), cond, -INF)
         c.add("aten.masked_fill.Scalar", c.randint(0, 9, 3, 4), cond, 7)
+        c.add("aten.masked_fill.Tensor", c.randn(3, 4), cond, torch.tensor(-2.5))
+        c.add("aten.masked_fill.Tensor", c.randn(3, 4), cond, torch.tensor(3))
     for shape in ((2, 3, 4, 5), (2, 3), (3,), ()):
         c.add("aten.prelu.default", c.randn(*shape), c.randn(1))
         if len(shape) > 1:
@@ -596,3 +664,117 @@ def copying(c):
     for dim in (0, 1, -1):
         c.add("aten.index_select.default", x, dim, torch.tensor([1, 0, 1]))
     c.add("aten.index_select.default", x, 0, torch.tensor(1))
+
+
+@group
+def indexing(c):
+    x = c.randn(4, 5, 6)
+    for t in (x, x.permute(2, 0, 1), c.randint(-9, 9, 3, 4, 5)):
+        for dim in (0, 1, -1):
+            shape = [max(1, s - 1) for s in t.shape]
+            shape[dim] = 7
+            index = c.randint(0, t.shape[dim], *shape)
+            c.add("aten.gather.default", t, dim, index)
+            src = (c.randn(*shape) * 9).to(t.dtype)
+            c.add("aten.scatter_add.default", t, dim, index, src, tolerance="max")
+            few = c.randint(0, t.shape[dim], *[1 if i == dim % 3 else s for i, s in enumerate(shape)])
+            c.add("aten.scatter.src", t, dim, few, src)
+            c.add("aten.scatter.value", t, dim, index, 3)
+    c.add("aten.gather.default", torch.tensor(2.5), 0, torch.tensor([0, 0]))
+    c.add("aten.gather.default", x, 1, c.randint(0, 5, 2, 3, 1, dtype=torch.int32))
+    c.add("aten.scatter.value", c.randint(0, 9, 5), 0, torch.tensor([1, 3]), -1)
+    i, j, k = torch.tensor([1, -1, 0]), torch.tensor([[2], [-5]]), c.randint(-6, 6, 2, 3)
+    for name in ("aten.index.Tensor", "aten._unsafe_index.Tensor"):
+        for indices in ([i], [None, i], [None, None, k], [i, i], [i, None, i], [None, j, k], [i, i.view(3, 1), k[:, :1].view(2, 1, 1)], [i, None, i], [torch.tensor(2)],
+                        [None, torch.tensor(2), k], [i[:0]]):
+            c.add(name, x, indices)
+    c.add("aten.index.Tensor", x.permute(1, 2, 0), [None, i, i])
+    c.add("aten.index.Tensor", c.randint(0, 9, 7), [i.int()])
+    for accumulate in (False, True):
+        c.add("aten.index_put.default", x, [torch.tensor([2, 0])], c.randn(5, 6), accumulate, tolerance="max")
+        c.add("aten.index_put.default", x, [None, torch.tensor([2, -1]), torch.tensor([0, 1])], c.randn(4, 2), accumulate, tolerance="max")
+        c.add("aten.index_put.default", x, [torch.tensor([1, 2]), None, torch.tensor([0, 1])], c.randn(2, 5), accumulate, tolerance="max")
+        c.add("aten.index_put.default", x, [torch.tensor([1, 2])], torch.tensor(1.5), accumulate, tolerance="max")
+    c.add("aten.index_put.default", c.randint(0, 9, 5), [torch.tensor([1, 1, 3])], c.randint(0, 9, 3), True)
+    for dim, size, step in ((0, 2, 1), (1, 3, 2), (-1, 6, 4), (2, 0, 1)):
+        c.add("aten.unfold.default", x, dim, size, step)
+    for offset, d0, d1 in ((0, 0, 1), (1, 1, 2), (-2, -1, 0), (3, 0, -1), (9, 0, 1)):
+        c.add("aten.diagonal.default", x, offset, d0, d1)
+
+
+@group
+def order(c):
+    nan = torch.tensor([1.0, NAN, 3.0, -0.0, 0.0, -INF, NAN, INF, 2.0])
+    distinct = torch.randperm(60, generator=c.generator).float().view(3, 4, 5)
+    for t in (distinct, distinct.permute(2, 0, 1), distinct.to(torch.int32), distinct.double()):
+        for dim in (0, 1, -1):
+            for down in (False, True):
+                c.add("aten.topk.default", t, 2, dim, down)
+                c.add("aten.sort.default", t, dim, down)
+                c.add("aten.argsort.default", t, dim, down)
+                c.add("aten.sort.stable", t, stable=True, dim=dim, descending=down)
+                c.add("aten.argsort.stable", t, stable=True, dim=dim, descending=down)
+    for t in (nan, c.randint(0, 4, 30), c.bools(9), c.randint(0, 4, 30).to(torch.uint8)):
+        for down in (False, True):
+            c.add("aten.sort.stable", t, stable=True, descending=down)
+        c.add("aten.max.dim", t, 0)
+        c.add("aten.min.dim", t, 0, True)
+        if t.dtype != torch.bool:
+            c.add("aten.argmin.default", t)
+    for t in (c.randn(3, 4, 5), c.randn(3, 4, 5, dtype=torch.float64), c.randint(-9, 9, 3, 4, 5), c.randn(3, 4, 5).permute(2, 1, 0)):
+        for dim in (0, 1, -1):
+            for keep in (False, True):
+                c.add("aten.max.dim", t, dim, keep)
+                c.add("aten.min.dim", t, dim, keep)
+                c.add("aten.argmin.default", t, dim, keep)
+                c.add("aten.prod.dim_int", t, dim, keep, tolerance="max")
+                c.add("aten.any.dim", t, dim, keep)
+                c.add("aten.all.dim", t, dim, keep)
+            c.add("aten.cumsum.default", t, dim, tolerance="max")
+            c.add("aten.cumprod.default", t, dim, tolerance="max")
+        c.add("aten.cumsum.default", t, 1, dtype=torch.float64, tolerance="max")
+        c.add("aten.prod.dim_int", t, 0, dtype=torch.float64, tolerance="max")
+        c.add("aten.prod.default", t, tolerance="max")
+    for t in (c.bools(3, 4), c.randint(0, 2, 3, 4), c.randint(0, 2, 3, 4).to(torch.uint8), torch.tensor(NAN), c.randn(2, 0), c.randint(100, 127, 4).to(torch.int8)):
+        c.add("aten.any.default", t)
+        c.add("aten.all.default", t)
+        c.add("aten.prod.default", t)
+        c.add("aten.cumsum.default", t, 0)
+        c.add("aten.any.dims", t)
+        c.add("aten.all.dims", t)
+        if t.dim() > 1:
+            c.add("aten.any.dims", t, [0, 1], True)
+            c.add("aten.all.dims", t, [-1])
+            c.add("aten.any.dim", t, 1)
+
+
+@group
+def attention(c):
+    name = "aten.scaled_dot_product_attention.default"
+    flash = "aten._scaled_dot_product_flash_attention_for_cpu.default"
+    for batch, l, s, e, ev in (((2, 3), 5, 5, 8, 8), ((1, 2), 4, 7, 16, 16), ((3,), 5, 6, 4, 6), ((), 3, 4, 4, 4), ((2, 2, 2), 3, 3, 4, 4)):
+        q, k, v = c.randn(*batch, l, e), c.randn(*batch, s, e), c.randn(*batch, s, ev)
+        masked = c.bools(l, s)
+        masked[1] = False
+        c.add(name, q, k, v, tolerance="max")
+        c.add(name, q, k, v, is_causal=True, tolerance="max")
+        c.add(name, q, k, v, scale=0.3, tolerance="max")
+        c.add(name, q, k, v, masked, tolerance="max")
+        c.add(name, q, k, v, c.randn(l, s), tolerance="max")
+        c.add(name, q.double(), k.double(), v.double(), tolerance="max")
+        if len(batch) == 2:
+            c.add(name, q, k, v, c.randn(batch[0], 1, 1, s), tolerance="max")
+            c.add(flash, q, k, v, tolerance="max")
+            c.add(flash, q, k, v, 0.0, True, tolerance="max")
+            c.add(flash, q, k, v, attn_mask=c.randn(l, s), scale=0.2, tolerance="max")
+    c.add(name, c.randn(2, 6, 5, 4), c.randn(2, 2, 7, 4), c.randn(2, 2, 7, 4), enable_gqa=True, tolerance="max")
+    c.add(name, c.randn(1, 4, 5, 4), c.randn(1, 2, 5, 4), c.randn(1, 2, 5, 4), is_causal=True, enable_gqa=True, tolerance="max")
+    as_dtype(c, name, c.randn(1, 2, 5, 4), torch.bfloat16, c.randn(1, 2, 5, 4), c.randn(1, 2, 5, 4))
+    c[-1] = (*c[-1][:3], 0.05)  # eager rounds the weights before it multiplies by the values
+    for n in ("aten._fused_rms_norm.default", "aten.rms_norm.default"):
+        for t in (c.randn(3, 4, 5), c.randn(3, 4, 5, dtype=torch.float64), c.randn(3, 4, 5) * 1e-4):
+            tolerance = "max"
+            c.add(n, t, [5], None, None, tolerance=tolerance)
+            c.add(n, t, [5], c.randn(5, dtype=t.dtype), 1e-6, tolerance=tolerance)
+            c.add(n, t, [4, 5], c.randn(4, 5, dtype=t.dtype), 1e-5, tolerance=tolerance)
+        as_dtype(c, n, c.randn(3, 8) * 1e-3, torch.bfloat16, [8], None, None)

@@ -1,0 +1,113 @@
+/* lower/decompose_attention.c: attention and RMS norm in the one form core has of each.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "lower/rewrite.h"
+
+#include <float.h>
+#include <math.h>
+
+/* A tensor as [batch, heads, rows, columns]: dims of 1 in front, or the leading ones merged into the batch. */
+static fx_node *rank4(fx_rw *w, fx_node *x, const char *suffix)
+{
+    int64_t in[FX_MAX_RANK], sizes[4] = {1, 1, 1, 1};
+    int rank = fx_dims(x, in);
+    if (rank == 4)
+        return x;
+    for (int i = 0; i < rank; i++)
+        if (rank - 1 - i < 3)
+            sizes[3 - (rank - 1 - i)] = in[i];
+        else
+            sizes[0] *= in[i];
+    return fx_rw_view(w, x, 4, sizes, suffix);
+}
+
+/* The same with leading dims that are those of the result, so that they may be merged. */
+static fx_node *broadcast(fx_rw *w, fx_node *x, bool keep_heads, const char *suffix)
+{
+    int64_t in[FX_MAX_RANK], out[FX_MAX_RANK];
+    int rank = fx_dims(x, in), n = fx_dims(w->at, out);
+    bool same = rank == n;
+    out[n - 2] = in[rank - 2];
+    out[n - 1] = in[rank - 1];
+    if (keep_heads && rank >= 3 && n >= 3)
+        out[n - 3] = in[rank - 3];
+    for (int i = 0; same && i < n; i++)
+        same = in[i] == out[i];
+    return same ? x : fx_rw_expand(w, x, n, out, suffix);
+}
+
+/* Core attention: query [B, Hq, L, E], key [B, H, S, E], value [B, H, S, Ev] of one batch size, Hq a multiple of H (enable_gqa says whether
+ * they differ), a scale written out, no dropout; the mask is bool (true: may be attended to) or of the query's dtype, broadcasts to
+ * [B, Hq, L, S] and has rank 4. */
+static fx_node *core(fx_rw *w, fx_node *mask, bool causal, const fx_arg *scale, bool gqa)
+{
+    int64_t out[FX_MAX_RANK], q_sizes[FX_MAX_RANK], k_sizes[FX_MAX_RANK];
+    fx_node *q = fx_node_input(w->at, 0), *k = fx_node_input(w->at, 1), *v = fx_node_input(w->at, 2);
+    fx_dims(q, q_sizes);
+    double by = scale->kind == FX_ARG_NONE ? 1 / sqrt((double)q_sizes[q->type->rank - 1]) : scale->kind == FX_ARG_INT ? (double)scale->i : scale->f;
+    const fx_type *type = w->at->type->kind == FX_TYPE_TUPLE ? w->at->type->items[0] : w->at->type;
+    int n = type->rank;
+    for (int i = 0; i < n; i++)
+        out[i] = type->dims[i].value;
+    if (n > 4 && mask && mask->type->rank > 2) { /* dims that merge must be there */
+        int64_t sizes[FX_MAX_RANK];
+        memcpy(sizes, out, sizeof sizes);
+        sizes[n - 1] = fx_dim_size(k, -2);
+        mask = fx_rw_expand(w, mask, n, sizes, "mask_all");
+    }
+    if (w->at->type->kind == FX_TYPE_TENSOR) {
+        q = broadcast(w, q, false, "query_all");
+        k = broadcast(w, k, gqa, "key_all");
+        v = broadcast(w, v, gqa, "value_all");
+    }
+    q = rank4(w, q, "query");
+    k = rank4(w, k, "key");
+    v = rank4(w, v, "value");
+    fx_dims(q, q_sizes);
+    fx_dims(k, k_sizes);
+    if (mask && mask->type->dtype != FX_BOOL && mask->type->dtype != q->type->dtype)
+        mask = fx_rw_cast(w, mask, q->type->dtype, "mask_cast");
+    fx_call c = fx_rw_call(w, FX_OP_scaled_dot_product_attention);
+    fx_call_node(&c, q);
+    fx_call_node(&c, k);
+    fx_call_node(&c, v);
+    fx_call_node(&c, mask ? rank4(w, mask, "mask") : NULL);
+    fx_call_float(&c, 0);
+    fx_call_bool(&c, causal);
+    fx_call_float(&c, by);
+    fx_call_bool(&c, q_sizes[1] != k_sizes[1]);
+    fx_node *y = fx_rw_node(w, &c, "attention");
+    return n == 4 ? y : fx_rw_view(w, y, n, out, "shape");
+}
+
+void fx_d_attention(fx_rw *w)
+{
+    fx_rw_finish(w, core(w, fx_node_input(w->at, 3), fx_node_bool(w->at, 5), fx_node_arg(w->at, 6), fx_node_bool(w->at, 7)));
+}
+
+/* What run_decompositions makes of it on CPU; the second result is for training. */
+void fx_d_flash_attention(fx_rw *w)
+{
+    fx_node *y = core(w, fx_node_input(w->at, 5), fx_node_bool(w->at, 4), fx_node_arg(w->at, 6), false);
+    fx_rw_single_result(w, y, "the logarithms of attention's sums");
+}
+
+/* rms_norm is _fused_rms_norm's first result; there the epsilon is written out. */
+void fx_d_rms_norm(fx_rw *w)
+{
+    bool fused = w->at->op->id == FX_OP__fused_rms_norm;
+    if (fused && !fx_node_is_none(w->at, 3))
+        return;
+    fx_node *x = fx_node_input(w->at, 0);
+    fx_call c = fx_rw_call(w, FX_OP__fused_rms_norm);
+    fx_call_node(&c, x);
+    for (int p = 1; p < 3; p++)
+        fx_call_copy(&c, w->at, p);
+    if (fx_node_is_none(w->at, 3))
+        fx_call_float(&c, x->type->dtype == FX_F64 ? DBL_EPSILON : (double)FLT_EPSILON);
+    else
+        fx_call_copy(&c, w->at, 3);
+    if (fused)
+        fx_rw_become(w, &c);
+    else
+        fx_rw_finish(w, fx_rw_item(w, fx_rw_node(w, &c, "all"), 0, "item"));
+}
