@@ -224,7 +224,7 @@ static fx_status infer_unfold(fx_infer *c, const fx_type *x)
         return fx_infer_fail(c, "expected a size of at most that of dim %d of %s and a positive step, got %" PRId64 " and %" PRId64, axis,
                              fx_infer_text(c, x), size, step);
     if (x->rank)
-        dims[axis] = fx_dim_add(c->ctx, fx_dim_floordiv(c->ctx, fx_dim_sub(c->ctx, have, fx_dim_of(size)), step), fx_dim_of(1));
+        dims[axis] = fx_dim_add(c->ctx, fx_dim_floordiv(c->ctx, fx_dim_sub(c->ctx, have, fx_dim_of(size)), fx_dim_of(step)), fx_dim_of(1));
     dims[x->rank] = fx_dim_of(size);
     return fx_infer_set(c, x->dtype, x->rank + 1, dims);
 }
