@@ -34,6 +34,13 @@ static bool is_real(const fx_type *t)
     return t && t->kind == FX_TYPE_TENSOR && t->rank <= FX_MAX_RANK && fx_type_is_static(t) && t->dtype != FX_C64 && t->dtype != FX_C128;
 }
 
+/* A tensor without elements, which has the same value whatever the inputs. Only where functions return copies: an empty input that is
+ * returned must stay that. */
+static bool is_empty(const fold *f, const fx_node *n)
+{
+    return !f->alias && n->opcode != FX_OUTPUT && is_real(n->type) && fx_type_numel(n->type) == 0;
+}
+
 /* A call of a captured graph as a call by schema on typed operands; *out NULL when it is none. */
 static fx_status normalised(fold *f, fx_node *n, fx_node **out)
 {
@@ -91,7 +98,9 @@ static fx_status find_constants(fold *f)
             }
             continue;
         }
-        FX_TRY(can_fold(f, n, &f->constant[n->id]));
+        f->constant[n->id] = is_empty(f, n);
+        if (!f->constant[n->id])
+            FX_TRY(can_fold(f, n, &f->constant[n->id]));
     }
     return FX_OK;
 }
@@ -113,6 +122,10 @@ static fx_status evaluate(fold *f, const fx_node *n)
 {
     const fx_tensor **in = FX_NEW_ARRAY(f->scratch, const fx_tensor *, n->n_operands + 1);
     int n_out = 0;
+    if (is_empty(f, n)) {
+        f->value[n->id] = FX_NEW(f->scratch, fx_tensor);
+        return fx_tensor_like(f->g->ctx, n->type->dtype, n->type, f->value[n->id]);
+    }
     for (int i = 0; i < n->n_operands; i++) {
         fx_tensor *t;
         FX_TRY(value_of(f, n->operands[i].def, &t));
@@ -158,7 +171,7 @@ static fx_status fold_all(fold *f, fx_pass_run *run)
         if (!needed[n->id] && !wanted[n->id])
             continue;
         wanted[n->id] = f->constant[n->id];
-        for (int i = 0; f->constant[n->id] && i < n->n_operands; i++)
+        for (int i = 0; f->constant[n->id] && !is_empty(f, n) && i < n->n_operands; i++)
             wanted[n->operands[i].def->id] = true;
     }
     FX_FOR_NODES(g, n)

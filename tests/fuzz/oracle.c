@@ -161,12 +161,14 @@ static double largest(const fx_tensor *t)
     return most;
 }
 
+/* By ulps of the values and what comes on top. Where exponentials are in play, what lies below the normal numbers is free. */
 static void widen(const fx_tensor *t, double *error, double ulps, double floor)
 {
+    double least = t->dtype == FX_F64 ? DBL_MIN : t->dtype == FX_F16 ? 0x1p-24 : FLT_MIN;
     for (int64_t i = 0; i < fx_tensor_numel(t); i++) {
         double v = fx_tensor_get(t, i);
         if (isfinite(v))
-            error[i] += ulps * ulp_of(t->dtype, v) + floor;
+            error[i] += ulps * ulp_of(t->dtype, v) + floor + (ulps > 2 && fabs(v) < least ? least : 0);
     }
 }
 
