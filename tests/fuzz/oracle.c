@@ -17,22 +17,35 @@ enum { SAMPLES = 6, OWN_SAMPLES = 4 };
 
 /* ---- what ops may do --------------------------------------------------------------------------------------------------------- */
 
-/* Pointwise functions that are not correctly rounded: the most ulp of the result; `wide`: of the operand, where the function cancels. */
+/* Pointwise functions that are not correctly rounded, by name without overload: the most ulp of the result; `wide`: also of the greatest
+ * operand, where the function cancels. */
 static const struct {
-    fx_opid id;
+    const char *name;
     double ulp;
     bool wide;
 } functions[] = {
-    {FX_OP_sigmoid, 4, false}, {FX_OP_tanh, 4, false}, {FX_OP_exp, 3, false}, {FX_OP_expm1, 3, false}, {FX_OP_log, 2, false}, {FX_OP_log1p, 2, false},
-    {FX_OP_erf, 4, false}, {FX_OP_sin, 2, false}, {FX_OP_cos, 2, false}, {FX_OP_silu, 4, false}, {FX_OP_mish, 6, false}, {FX_OP_gelu, 4, true},
-    {FX_OP_elu, 5, false}, {FX_OP_softplus, 5, false}, {FX_OP_pow_Tensor_Scalar, 3, false}, {FX_OP_pow_Tensor_Tensor, 3, false},
-    {FX_OP_pow_Scalar, 3, false}, {FX_OP__native_batch_norm_legit_no_training, 4, true}, {FX_OP_batch_norm, 4, true},
+    {"sigmoid", 4, false}, {"tanh", 4, false}, {"exp", 3, false}, {"expm1", 3, false}, {"log", 2, false}, {"log1p", 2, false}, {"erf", 4, false},
+    {"sin", 2, false}, {"cos", 2, false}, {"silu", 4, false}, {"mish", 6, false}, {"gelu", 4, true}, {"elu", 5, false}, {"softplus", 5, false},
+    {"pow", 3, false}, {"_native_batch_norm_legit_no_training", 4, true}, {"batch_norm", 4, true}, {"selu", 5, false}, {"celu", 5, false},
+    {"log_sigmoid", 5, false}, {"erfc", 4, false}, {"exp2", 3, false}, {"log2", 2, false}, {"log10", 2, false}, {"tan", 3, false}, {"asin", 3, false},
+    {"acos", 3, false}, {"atan", 3, false}, {"sinh", 3, false}, {"cosh", 3, false}, {"asinh", 3, false}, {"acosh", 3, false}, {"atanh", 3, false},
+    {"lgamma", 5, true}, {"logit", 4, true}, {"atan2", 3, false}, {"hypot", 2, false}, {"xlogy", 4, false},
 };
+
+static int function_of(const fx_op *op)
+{
+    const char *name = strchr(op->name, '.');
+    size_t n = name ? strcspn(name + 1, ".") : 0;
+    for (size_t i = 0; name && i < sizeof functions / sizeof functions[0]; i++)
+        if (strlen(functions[i].name) == n && !strncmp(functions[i].name, name + 1, n))
+            return (int)i;
+    return -1;
+}
 
 /* Which of two equal zeros the greater is depends on the width of eager's vectors: the sign is free. */
 static bool zero_is_free(const fx_op *op)
 {
-    static const char *const names[] = {"aten.maximum", "aten.minimum", "aten.amax", "aten.amin", "aten.max", "aten.min", "aten.adaptive_max", "aten.fmax", "aten.fmin"};
+    static const char *const names[] = {"aten.maximum", "aten.minimum", "aten.amax", "aten.amin", "aten.max", "aten.min", "aten.adaptive_max", "aten.fmax", "aten.fmin", "aten.topk"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strncmp(op->name, names[i], strlen(names[i])))
             return true;
@@ -43,7 +56,7 @@ static bool zero_is_free(const fx_op *op)
 static bool is_sum(const fx_op *op)
 {
     static const char *const exact[] = {"max", "min", "nearest", "any", "all", "sort", "topk"};
-    static const char *const sums[] = {"cumsum", "cumprod", "scatter_add", "scatter_reduce", "index_add", "einsum", "std", "var", "logsumexp", "norm"};
+    static const char *const sums[] = {"cumsum", "cumprod", "scatter_add", "scatter_reduce", "index_add", "einsum", "std", "var", "logsumexp", "norm", "attention"};
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++)
         if (strstr(op->name, exact[i]) && op->cls != FX_CLASS_NORM)
             return false;
@@ -187,6 +200,22 @@ static void free_zeros(oracle *o, value *v)
         v->error[0][i] = fx_tensor_get(&v->t[0], i) == 0 ? ulp_of(v->t[0].dtype, 0) : 0;
 }
 
+static void free_ties(oracle *o, const fx_node *n, value *v)
+{
+    const fx_tensor *x = &value_of(o, n->operands[0].def)->t[0];
+    bool ties = false;
+    for (int64_t i = 0; i < fx_tensor_numel(x); i++)
+        for (int64_t k = 0; k < i; k++) {
+            double a = fx_tensor_get(x, i), b = fx_tensor_get(x, k);
+            ties |= a == b || (isnan(a) && isnan(b));
+        }
+    if (!ties)
+        return;
+    v->error[1] = new_errors(o, &v->t[1]);
+    for (int64_t i = 0; i < fx_tensor_numel(&v->t[1]); i++)
+        v->error[1][i] = INFINITY;
+}
+
 static void know_nothing(oracle *o, value *v)
 {
     for (int k = 0; k < v->n; k++) {
@@ -214,11 +243,13 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
         floats |= fx_dtype_is_float(v->t[k].dtype);
     double ulp = 0;
     bool wide = false, sum = floats && is_sum(n->op);
-    for (size_t i = 0; floats && i < sizeof functions / sizeof functions[0]; i++)
-        if (functions[i].id == n->op->id) {
-            ulp = functions[i].ulp;
-            wide = functions[i].wide;
-        }
+    int function = floats ? function_of(n->op) : -1;
+    if (function >= 0) {
+        ulp = functions[function].ulp;
+        wide = functions[function].wide;
+    }
+    if (strstr(n->op->name, "topk") && v->n == 2) /* which of equal elements it finds is free */
+        free_ties(o, n, v);
     if (floats && zero_is_free(n->op) && has_zero(&v->t[0]))
         free_zeros(o, v);
     if (!inexact && !sum && ulp == 0)

@@ -80,7 +80,7 @@ static bool draw_param(draw *d, const fx_param *p)
     switch (p->kind) {
     case FX_PARAM_TENSOR:
         if (!d->self)
-            d->self = fz_any(g, is_named(p, "condition mask") ? 1 << FX_BOOL : 0, 0, 6);
+            d->self = fz_any(g, is_named(p, "condition mask") ? 1 << FX_BOOL : strstr(d->op->name, "bitwise") ? INTS | 1 << FX_BOOL : 0, 0, 6);
         fx_call_node(&d->call, d->call.n_operands == 0 ? d->self
                                : is_named(p, "mask condition") ? fz_broadcast(g, d->self, FX_BOOL)
                                                                : fz_broadcast(g, d->self, d->self->type->dtype == FX_BOOL || fz_one_in(r, 6)
@@ -600,6 +600,109 @@ static fx_node *gather(fz_gen *g, const fx_op *op)
     return fx_call_end(&c, NULL);
 }
 
+/* index, index_put: index tensors for some of the first dims; now and then a mask. */
+static fx_node *indexing(fz_gen *g, const fx_op *op)
+{
+    fx_node *x = fz_any(g, 0, 1, 4), *list[4] = {NULL};
+    fz_shape a = fz_shape_of(x), shape = fz_draw_shape(g, (int)fz_in(g->rng, 0, 2)), out = {0};
+    int n = (int)fz_in(g->rng, 1, a.rank), given = 0, first = -1, last = -1;
+    for (int i = 0; i < shape.rank; i++)
+        shape.dims[i] = shape.dims[i] > 4 ? 3 : shape.dims[i];
+    for (int i = 0; i < n; i++) {
+        if (i + 1 < n && fz_one_in(g->rng, 3))
+            continue;
+        list[i] = fz_indices(g, &shape, 0, a.dims[i]);
+        if (!list[i])
+            return NULL;
+        first = first < 0 ? i : first;
+        last = i;
+        given++;
+    }
+    /* where the indices' dims go: to the front when indices are apart, else to their place */
+    bool apart = last - first + 1 != given;
+    for (int i = 0; i <= a.rank; i++) {
+        if (i == (apart ? 0 : first))
+            for (int k = 0; k < shape.rank; k++)
+                out.dims[out.rank++] = shape.dims[k];
+        if (i < a.rank && !(i < n && list[i]))
+            out.dims[out.rank++] = a.dims[i];
+    }
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, x);
+    fx_call_nodes(&c, n, list);
+    if (op->id == FX_OP_index_put) {
+        fx_call_node(&c, fz_one_in(g->rng, 2) ? fz_value(g, x->type->dtype, &out) : fz_value(g, x->type->dtype, &(fz_shape){0}));
+        fx_call_bool(&c, fz_one_in(g->rng, 2));
+    }
+    return fx_call_end(&c, NULL);
+}
+
+static fx_node *attention(fz_gen *g, const fx_op *op)
+{
+    const fx_schema *s = fx_op_schema(g->ctx, op);
+    bool flash = strstr(op->name, "flash") != NULL, gqa = !flash && fz_one_in(g->rng, 5), causal = fz_one_in(g->rng, 3);
+    int64_t b = fz_in(g->rng, 1, 2), h = gqa ? 2 : fz_in(g->rng, 1, 2), l = fz_in(g->rng, 1, 7), k = fz_in(g->rng, 1, 7), e = fz_in(g->rng, 1, 9);
+    fz_shape q = {4, {b, h, l, e}}, kv = {4, {b, gqa ? 1 : h, k, e}}, v = kv, mask = {fz_one_in(g->rng, 2) ? 2 : 4, {b, h, l, k}};
+    fx_dtype d = fz_one_in(g->rng, 4) ? fz_draw_dtype(g) : FX_F32;
+    if (!flash)
+        v.dims[3] = fz_in(g->rng, 1, 9);
+    if (mask.rank == 2)
+        mask = (fz_shape){2, {l, k}};
+    else if (fz_one_in(g->rng, 2))
+        mask.dims[1] = 1;
+    fx_call c = fx_call_begin(g->g, op->id);
+    for (int i = 0; i < s->n; i++) {
+        const char *name = s->params[i].name;
+        if (i < 3)
+            fx_call_node(&c, fz_value(g, d, i == 0 ? &q : i == 1 ? &kv : &v));
+        else if (!strcmp(name, "attn_mask"))
+            fx_call_node(&c, causal || fz_one_in(g->rng, 2) ? NULL : fz_value(g, !flash && fz_one_in(g->rng, 2) ? FX_BOOL : d, &mask));
+        else if (!strcmp(name, "is_causal"))
+            fx_call_bool(&c, causal);
+        else if (!strcmp(name, "enable_gqa"))
+            fx_call_bool(&c, gqa);
+        else if (!strcmp(name, "scale") && fz_one_in(g->rng, 3))
+            fx_call_float(&c, 0.3);
+        else
+            fx_call_arg(&c, s->params[i].def);
+    }
+    return fx_call_end(&c, NULL);
+}
+
+/* Shifts by less than the width; quantised values. */
+static fx_node *shift(fz_gen *g, const fx_op *op)
+{
+    fx_node *x = fz_any(g, INTS, 0, 4);
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, x);
+    if (strstr(op->name, "Scalar")) {
+        fx_call_int(&c, fz_in(g->rng, 0, 7));
+    } else {
+        fz_shape s = fz_shape_of(x);
+        fx_node *by = fz_indices(g, &s, 0, 8);
+        fx_call_node(&c, by);
+    }
+    return fx_call_end(&c, NULL);
+}
+
+static fx_node *quantised(fz_gen *g, const fx_op *op)
+{
+    static const fx_dtype types[] = {FX_I8, FX_U8, FX_I16, FX_I32};
+    bool to = op->id == FX_OP_quantize_per_tensor;
+    fx_dtype d = types[fz_below(g->rng, 4)];
+    if (!(g->dtypes >> d & 1))
+        return NULL;
+    fx_node *x = to ? fz_any(g, 1 << FX_F32, 0, 4) : fz_any(g, 1u << d, 0, 4);
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, x);
+    fx_call_float(&c, (double)fz_in(g->rng, 1, 9) / 16);
+    fx_call_int(&c, fz_in(g->rng, 0, 5));
+    fx_call_int(&c, d == FX_U8 ? 0 : -100);
+    fx_call_int(&c, 120);
+    fx_call_arg(&c, fx_arg_dtype(g->ctx, to ? d : x->type->dtype));
+    return fx_call_end(&c, NULL);
+}
+
 static fx_node *prelu(fz_gen *g, const fx_op *op)
 {
     fx_node *x = fz_any(g, FLOATS, 1, 4);
@@ -649,6 +752,11 @@ static const struct {
     {FX_OP_permute, permute}, {FX_OP_expand, expand}, {FX_OP_expand_as, expand}, {FX_OP_slice_Tensor, part}, {FX_OP_select_int, part},
     {FX_OP_chunk, part}, {FX_OP_split_Tensor, part}, {FX_OP_split_with_sizes, part}, {FX_OP_channel_shuffle, shuffle}, {FX_OP_pixel_shuffle, shuffle},
     {FX_OP_as_strided, strided}, {FX_OP_embedding, gather}, {FX_OP_index_select, gather}, {FX_OP_prelu, prelu}, {FX_OP__prelu_kernel, prelu},
+    {FX_OP__fused_rms_norm, norm}, {FX_OP_rms_norm, norm}, {FX_OP_scaled_dot_product_attention, attention},
+    {FX_OP__scaled_dot_product_flash_attention_for_cpu, attention}, {FX_OP_gather, gather}, {FX_OP_scatter_src, gather}, {FX_OP_scatter_value, gather},
+    {FX_OP_scatter_add, gather}, {FX_OP_index_Tensor, indexing}, {FX_OP__unsafe_index_Tensor, indexing}, {FX_OP_index_put, indexing},
+    {FX_OP_bitwise_left_shift_Tensor, shift}, {FX_OP_bitwise_right_shift_Tensor, shift}, {FX_OP_bitwise_left_shift_Tensor_Scalar, shift},
+    {FX_OP_bitwise_right_shift_Tensor_Scalar, shift}, {FX_OP_quantize_per_tensor, quantised}, {FX_OP_dequantize_per_tensor, quantised},
     {FX_OP_where_self, where}, {FX_OP_where_ScalarOther, where}, {FX_OP_where_ScalarSelf, where}, {FX_OP_where_Scalar, where},
 };
 
