@@ -209,21 +209,25 @@ static verdict default_argument(fz_case *c, int k)
     return END;
 }
 
-/* Plain numbers in input k. */
+/* Plain numbers in input k / 2: zeros, or else 1, 2, ... */
 static verdict plain_values(fz_case *c, int k)
 {
     if ((size_t)k / 2 >= c->n_in)
         return END;
     fx_tensor *t = &c->in[k / 2];
-    bool changed = false;
+    bool zeros = true, counting = true;
     for (int64_t i = 0; i < fx_tensor_numel(t); i++) {
-        int64_t v = k % 2 ? i % 7 + 1 : 0;
-        changed |= fx_tensor_get(t, i) != (double)v;
-        fx_tensor_set_int(t, i, v);
-        if (fx_dtype_is_float(t->dtype))
-            fx_tensor_set(t, i, (double)v);
+        zeros &= fx_tensor_get(t, i) == 0;
+        counting &= fx_tensor_get(t, i) == (double)(t->dtype == FX_BOOL ? 1 : i % 7 + 1);
     }
-    return changed ? EDITED : SKIP;
+    if (zeros || (k % 2 && counting)) /* never back to what is less plain */
+        return SKIP;
+    for (int64_t i = 0; i < fx_tensor_numel(t); i++)
+        if (fx_dtype_is_float(t->dtype))
+            fx_tensor_set(t, i, k % 2 ? (double)(i % 7 + 1) : 0);
+        else
+            fx_tensor_set_int(t, i, k % 2 ? i % 7 + 1 : 0);
+    return EDITED;
 }
 
 static verdict plain_settings(fz_case *c, int k)
