@@ -136,6 +136,7 @@ static double float_op(fx_sop op, fx_dtype dtype, double a, double b, double c)
     case FX_S_atanh: return atanh(a);
     case FX_S_erf: return erf(a);
     case FX_S_erfc: return erfc(a);
+    case FX_S_lgamma: return lgamma(a);
     case FX_S_floor: return floor(a);
     case FX_S_ceil: return ceil(a);
     case FX_S_round: return rint(a);

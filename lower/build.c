@@ -1,6 +1,7 @@
 /* lower/build.c: the build pass, a table of contents: groups and homes are decided, then each group becomes a step, in the
  * order of the graph.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +90,93 @@ fx_step *fx_build_step(fx_build *b, fx_node *at, const char *what)
     s->flops = fx_node_flops(named);
     b->n_vars = b->n_locals = 0;
     return s;
+}
+
+/* ---- symbols --------------------------------------------------------------------------------------------- */
+
+static bool is_identifier(const char *s)
+{
+    if (!isalpha((unsigned char)*s) && *s != '_')
+        return false;
+    while (isalnum((unsigned char)*s) || *s == '_')
+        s++;
+    return !*s;
+}
+
+static int symbol_of(const fx_build *b, const char *name)
+{
+    for (size_t i = 0; i < b->p->n_symbols; i++)
+        if (b->p->symbols[i].name == name || strcmp(b->p->symbols[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* Sizes that inputs name by a symbol alone tell its value: those symbols are the program's. */
+static fx_status add_symbol(fx_build *b, const fx_node *n, const fx_sym *s)
+{
+    if (s->kind != FX_SYM_SYMBOL || symbol_of(b, s->name) >= 0)
+        return FX_OK;
+    if (!is_identifier(s->name))
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "dynamic size '%s': expected a name that is an identifier in C", s->name);
+    fx_sym_range range = {.name = s->name, .min = 0, .max = INT64_MAX};
+    for (size_t i = 0; i < b->g->n_symbols; i++)
+        if (strcmp(b->g->symbols[i].name, s->name) == 0)
+            range = b->g->symbols[i];
+    range.name = s->name;
+    range.min = range.min < 0 ? 0 : range.min;
+    FX_PUSH(b->p->arena, b->p->symbols, b->p->n_symbols, b->p->cap_symbols) = range;
+    return FX_OK;
+}
+
+static fx_status known_symbols(fx_build *b, const fx_node *n, const fx_sym *s)
+{
+    if (s->kind == FX_SYM_OPAQUE || (s->kind == FX_SYM_SYMBOL && symbol_of(b, s->name) < 0)) {
+        fx_text t;
+        fx_text_init(&t, b->scratch);
+        fx_sym_print(&t, s);
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "'%s': its size names %s, which no input has as a size of its own", n->name, t.data);
+    }
+    for (int i = 0; s->kind != FX_SYM_INT && s->kind != FX_SYM_SYMBOL && i < s->n; i++)
+        FX_TRY(known_symbols(b, n, s->args[i]));
+    return FX_OK;
+}
+
+static fx_status build_symbols(fx_build *b)
+{
+    FX_FOR_NODES(b->g, n)
+    if (n->opcode == FX_PLACEHOLDER && n->type && n->type->kind == FX_TYPE_TENSOR)
+        for (int i = 0; i < n->type->rank; i++)
+            if (n->type->dims[i].sym)
+                FX_TRY(add_symbol(b, n, n->type->dims[i].sym));
+    FX_FOR_NODES(b->g, n)
+    {
+        const fx_type *t = n->type;
+        int count = t && t->kind == FX_TYPE_TUPLE ? t->n : t ? 1 : 0;
+        for (int k = 0; k < count; k++) {
+            const fx_type *one = t->kind == FX_TYPE_TUPLE ? t->items[k] : t;
+            for (int i = 0; one->kind == FX_TYPE_TENSOR && i < one->rank; i++)
+                if (one->dims[i].sym)
+                    FX_TRY(known_symbols(b, n, one->dims[i].sym));
+        }
+    }
+    return FX_OK;
+}
+
+void fx_build_limit(fx_build *b, fx_dim most, fx_dim d, const char *why)
+{
+    fx_dim rest = fx_dim_sub(b->ctx, most, d);
+    if (fx_build_at_least(b, rest, 0))
+        return;
+    for (size_t i = 0; i < b->p->n_limits; i++)
+        if (fx_dim_equal(b->p->limits[i].value, rest))
+            return;
+    fx_text t;
+    fx_text_init(&t, b->p->arena);
+    fx_dim_print(&t, d);
+    fx_puts(&t, " must be at most ");
+    fx_dim_print(&t, most);
+    fx_printf(&t, ": %s", why);
+    FX_PUSH(b->p->arena, b->p->limits, b->p->n_limits, b->p->cap_limits) = (fx_limit){.value = rest, .text = t.data};
 }
 
 /* Parameters of the graph become the program's inputs. */
@@ -280,7 +368,7 @@ fx_status fx_pass_build(fx_lower *l)
     size_t ids = g->n_ids;
     fx_arena *s = l->scratch;
     const fx_target *t = &l->opt->target;
-    fx_build b = {.ctx = l->ctx, .g = g, .scratch = s, .threads = l->opt->threads > 0 ? l->opt->threads : 1};
+    fx_build b = {.ctx = l->ctx, .g = g, .scratch = s, .opt = l->opt, .threads = l->opt->threads > 0 ? l->opt->threads : 1};
     b.tile = (fxrt_tile){.lanes = t->lanes, .mr = t->mr, .nr = t->nr};
     b.p = fx_program_new(l->ctx, g->name, t);
     b.p->file = g->file;
@@ -298,6 +386,7 @@ fx_status fx_pass_build(fx_lower *l)
     }
     fx_node *out = fx_graph_output_node(g);
     b.outputs = FX_NEW_ARRAY(s, fx_node *, count_leaves(out->args) + 1);
+    FX_TRY(build_symbols(&b));
     FX_TRY(collect_outputs(&b, out, out->args));
     FX_TRY(build_inputs(&b));
     FX_TRY(build_output_buffers(&b));

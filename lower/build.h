@@ -53,6 +53,8 @@ typedef struct fx_build {
     fx_node **outputs;
     size_t n_outputs;
     int n_vars, n_locals;          /* of the step being built */
+    fx_stmt **tail;                /* where locals and checks of the expressions being made go, before what uses them; see fx_build_share */
+    const fx_lower_options *opt;
 } fx_build;
 
 /* ---- build_groups.c: which nodes become one step, and where results go ------------------------- */
@@ -119,6 +121,12 @@ fx_status fx_build_pad(fx_build *b, fx_node *n);
 
 /* ---- build_expr.c: scalar expressions of pointwise ops ------------------------------------------- */
 
+/* e as a local, declared at *b->tail, when computing it twice would cost; the caller is going to use it more than once. */
+const fx_sexpr *fx_build_share(fx_build *b, const fx_sexpr *e);
+/* An integer divisor of node n: what follows at *b->tail runs only where it is not 0, else the run fails as eager does. */
+const fx_sexpr *fx_build_divisor(fx_build *b, const fx_node *n, const fx_sexpr *e);
+/* The element of a constant of one element, or of a full: a number in the dtype of n. NULL: n is no such thing. */
+const fx_sexpr *fx_build_number(fx_build *b, fx_node *n);
 /* The expression of node n given those of its tensor operands: get(user, node) gives an operand's, of the operand's dtype. */
 fx_status fx_build_expr(fx_build *b, fx_node *n, const fx_sexpr *(*get)(void *user, fx_node *n), void *user, const fx_sexpr **out);
 
@@ -137,5 +145,7 @@ const char *fx_build_dims(fx_build *b, int rank, const fx_dim *dims); /* "1x64x5
 fx_dim fx_type_count(fx_context *ctx, const fx_type *t);    /* the product of its dims */
 bool fx_build_at_least(fx_build *b, fx_dim d, int64_t v);   /* proved for all values of the symbols */
 fx_symbols fx_build_symbols(const fx_build *b);
+/* A condition on the symbols, d <= most, that a run checks, unless it is proved. why: "kernels count in 32 bits". */
+void fx_build_limit(fx_build *b, fx_dim most, fx_dim d, const char *why);
 
 #endif

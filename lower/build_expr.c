@@ -1,23 +1,40 @@
 /* lower/build_expr.c: pointwise ops as scalar expressions of the loop program.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
- * Eager's semantics op by op: every operation rounds in the dtype of its result; comparisons give bool. */
+ * Eager's semantics op by op: every operation rounds or wraps in the dtype of its result; comparisons give bool. Float16 and bfloat16
+ * are computed in float32 and rounded once at the op's end, as eager does. */
 #include <math.h>
 #include <string.h>
 
+#include "ir/ops.h"
 #include "lower/build.h"
 
 typedef struct expr {
     fx_build *b;
     fx_node *n;
-    fx_dtype dtype;               /* of the result */
+    fx_dtype dtype;               /* the op computes in: the result's, float32 for float16 and bfloat16 */
     const fx_sexpr *(*get)(void *user, fx_node *n);
     void *user;
 } expr;
 
+static fx_dtype computes_in(fx_dtype d)
+{
+    return d == FX_F16 || d == FX_BF16 ? FX_F32 : d;
+}
+
+static bool is_float(const expr *e)
+{
+    return fx_dtype_is_float(e->dtype);
+}
+
 static const fx_sexpr *num(const expr *e, fx_dtype dtype, double v)
 {
     return fx_s_const(e->b->p, dtype, v);
+}
+
+static const fx_sexpr *lit(const expr *e, double v)
+{
+    return num(e, e->dtype, v);
 }
 
 static const fx_sexpr *op1(const expr *e, fx_sop op, const fx_sexpr *a)
@@ -40,136 +57,248 @@ static const fx_sexpr *select_(const expr *e, const fx_sexpr *c, const fx_sexpr 
     return fx_s_op(e->b->p, FX_S_select, a->dtype, c, a, b);
 }
 
-static const fx_sexpr *cast(const expr *e, fx_dtype dtype, const fx_sexpr *a)
+static const fx_sexpr *mul(const expr *e, const fx_sexpr *a, const fx_sexpr *b)
 {
-    if (a->dtype == dtype)
-        return a;
-    if (a->op == FX_S_CONST && fx_dtype_is_float(dtype))
-        return num(e, dtype, fx_dtype_is_float(a->dtype) ? a->imm : (double)a->ival);
-    return fx_s_op(e->b->p, FX_S_CAST, dtype, a, NULL, NULL);
+    return op2(e, FX_S_mul, a, b);
 }
 
-/* Operand `param` of the node, tensor or number, converted to dtype. */
+static const fx_sexpr *quot(const expr *e, const fx_sexpr *a, const fx_sexpr *b)
+{
+    return op2(e, FX_S_div, a, b);
+}
+
+static const fx_sexpr *share(const expr *e, const fx_sexpr *a)
+{
+    return fx_build_share(e->b, a);
+}
+
+static const fx_sexpr *cast(const expr *e, fx_dtype dtype, const fx_sexpr *a)
+{
+    if (a->op == FX_S_CONST && fx_dtype_is_float(dtype) && dtype == computes_in(dtype) && a->dtype != dtype)
+        return num(e, dtype, fx_dtype_is_float(a->dtype) ? a->imm : (double)a->ival);
+    return fx_s_cast(e->b->p, dtype, a);
+}
+
+/* Constants of the 16-bit types are numbers that exist in them. */
+static double round_half(fx_dtype dtype, double v)
+{
+    return dtype == FX_F16    ? (double)fx_half_to_float(fx_float_to_half((float)v))
+           : dtype == FX_BF16 ? (double)fx_bf16_to_float(fx_float_to_bf16((float)v))
+                              : v;
+}
+
+/* A number of the graph, exact where the dtype is an integer's; or a size. */
+static const fx_sexpr *number(const expr *e, int param, fx_dtype dtype)
+{
+    const fx_arg *a = fx_node_arg(e->n, param);
+    if (a->kind == FX_ARG_SYM) {
+        fx_affine f = fx_affine_dim(fx_dim_sym(a->sym));
+        return cast(e, dtype, fx_s_index(e->b->p, &f));
+    }
+    if (!fx_dtype_is_float(dtype) && a->kind == FX_ARG_INT)
+        return fx_s_int(e->b->p, dtype, dtype == FX_BOOL ? a->i != 0 : a->i);
+    double v = round_half(dtype, fx_node_float(e->n, param));
+    return fx_dtype_is_float(dtype) ? num(e, dtype, v) : fx_s_int(e->b->p, dtype, fx_float_to_int(v, dtype));
+}
+
+/* Operand `param` of the node, tensor or number, converted to dtype. Worth a local when it is used more than once. */
 static const fx_sexpr *operand(const expr *e, int param, fx_dtype dtype)
 {
     fx_node *d = fx_node_input(e->n, param);
-    return d ? cast(e, dtype, e->get(e->user, d)) : num(e, dtype, fx_node_float(e->n, param));
+    return d ? cast(e, dtype, e->get(e->user, d)) : number(e, param, dtype);
 }
 
-static const fx_sexpr *param_number(const expr *e, int param)
+static const fx_sexpr *arg(const expr *e, int param)
 {
-    return num(e, e->dtype, fx_node_float(e->n, param));
+    return operand(e, param, e->dtype);
 }
 
-/* The dtype two operands meet in before they are compared. */
-static fx_dtype common_dtype(const expr *e)
+static const fx_sexpr *arg_shared(const expr *e, int param)
 {
-    fx_node *a = fx_node_input(e->n, 0), *c = fx_node_input(e->n, 1);
-    if (!a)
-        return c->type->dtype;
-    if (!c || c->type->dtype == a->type->dtype)
-        return a->type->dtype;
-    if (fx_dtype_is_float(a->type->dtype) != fx_dtype_is_float(c->type->dtype))
-        return fx_dtype_is_float(a->type->dtype) ? a->type->dtype : c->type->dtype;
-    return fx_dtype_size(a->type->dtype) >= fx_dtype_size(c->type->dtype) ? a->type->dtype : c->type->dtype;
+    return share(e, arg(e, param));
 }
 
+/* ---- comparisons and logic ------------------------------------------------------------------------------- */
+
+static void promote(const expr *e, int param, fx_promote *p)
+{
+    const fx_node *d = fx_node_input(e->n, param);
+    if (d)
+        fx_promote_tensor(p, d->type->dtype, d->type->rank);
+    else
+        fx_promote_number(p, fx_node_arg(e->n, param)->kind == FX_ARG_SYM ? FX_ARG_INT : fx_node_arg(e->n, param)->kind);
+}
+
+/* Operands are compared in the dtype they promote to; numbers are first rounded to it. */
 static const fx_sexpr *compare(const expr *e, fx_sop op)
 {
-    fx_dtype t = common_dtype(e);
-    return cmp(e, op, operand(e, 0, t), operand(e, 1, t));
+    fx_promote p = fx_promote_begin();
+    promote(e, 0, &p);
+    promote(e, 1, &p);
+    fx_dtype common = fx_promote_end(&p), work = computes_in(common);
+    const fx_sexpr *a = cast(e, work, operand(e, 0, common)), *b = cast(e, work, operand(e, 1, common));
+    return cmp(e, op, a, b);
 }
 
 static const fx_sexpr *nonzero(const expr *e, int param)
 {
     fx_node *d = fx_node_input(e->n, param);
-    const fx_sexpr *a = e->get(e->user, d);
-    return cmp(e, FX_S_ne, a, num(e, a->dtype, 0));
+    return d ? cast(e, FX_BOOL, e->get(e->user, d)) : number(e, param, FX_BOOL);
 }
 
-/* x + alpha * y */
+static const fx_sexpr *not_(const expr *e, const fx_sexpr *a)
+{
+    return cmp(e, FX_S_eq, a, num(e, a->dtype, 0));
+}
+
+/* A test of floats, false for all else. */
+static const fx_sexpr *test(const expr *e, bool nan)
+{
+    const fx_sexpr *a = e->get(e->user, fx_node_input(e->n, 0));
+    if (!fx_dtype_is_float(a->dtype))
+        return num(e, FX_BOOL, 0);
+    a = share(e, cast(e, computes_in(a->dtype), a));
+    return nan ? cmp(e, FX_S_ne, a, a) : cmp(e, FX_S_eq, op1(e, FX_S_abs, a), num(e, a->dtype, INFINITY));
+}
+
+/* Whether the sign is negative, also of -0 and NaN. */
+static const fx_sexpr *negative(const expr *e)
+{
+    const fx_sexpr *a = e->get(e->user, fx_node_input(e->n, 0));
+    if (a->dtype == FX_BOOL || a->dtype == FX_U8)
+        return num(e, FX_BOOL, 0);
+    a = cast(e, computes_in(a->dtype), a);
+    if (fx_dtype_is_float(a->dtype))
+        a = op2(e, FX_S_copysign, num(e, a->dtype, 1), a);
+    return cmp(e, FX_S_lt, a, num(e, a->dtype, 0));
+}
+
+static const fx_sexpr *bitwise(const expr *e, fx_sop op)
+{
+    return op2(e, op, arg(e, 0), arg(e, 1));
+}
+
+/* ---- arithmetic -------------------------------------------------------------------------------------------- */
+
+/* x + alpha * y; truth values are joined. */
 static const fx_sexpr *scaled(const expr *e, fx_sop op)
 {
-    const fx_sexpr *a = operand(e, 0, e->dtype), *c = operand(e, 1, e->dtype);
-    double alpha = fx_node_float(e->n, 2);
-    if (alpha != 1)
-        c = op2(e, FX_S_mul, num(e, e->dtype, alpha), c);
-    return op2(e, op, a, c);
+    const fx_sexpr *a = arg(e, 0), *c = arg(e, 1), *alpha = number(e, 2, e->dtype);
+    bool one = is_float(e) ? alpha->imm == 1 : alpha->ival == 1;
+    if (e->dtype == FX_BOOL)
+        return op2(e, op == FX_S_add ? FX_S_or : FX_S_xor, a, one ? c : op2(e, FX_S_and, alpha, c));
+    return op2(e, op, a, one ? c : mul(e, alpha, c));
+}
+
+static const fx_sexpr *product(const expr *e)
+{
+    return op2(e, e->dtype == FX_BOOL ? FX_S_and : FX_S_mul, arg(e, 0), arg(e, 1));
+}
+
+static const fx_sexpr *extremum(const expr *e, fx_sop op)
+{
+    if (e->dtype == FX_BOOL)
+        op = op == FX_S_max ? FX_S_or : FX_S_and;
+    return op2(e, op, arg(e, 0), arg(e, 1));
+}
+
+/* Quotients and remainders: what eager raises for a divisor of 0 among integers, the run reports. */
+static const fx_sexpr *divide(const expr *e, fx_sop op)
+{
+    const fx_sexpr *by = arg(e, 1);
+    return op2(e, op, arg(e, 0), is_float(e) ? by : fx_build_divisor(e->b, e->n, by));
+}
+
+static const fx_sexpr *divided(const expr *e)
+{
+    const fx_arg *mode = e->n->op->id == FX_OP_div_Tensor_mode ? fx_node_arg(e->n, 2) : NULL;
+    if (!mode || mode->kind != FX_ARG_STR)
+        return divide(e, FX_S_div);
+    if (strcmp(mode->s, "floor") == 0)
+        return divide(e, FX_S_floor_div);
+    return is_float(e) ? op1(e, FX_S_trunc, divide(e, FX_S_div)) : divide(e, FX_S_div);
 }
 
 /* Powers that eager computes by multiplication, by the same ones. */
 static const fx_sexpr *power(const expr *e)
 {
-    const fx_sexpr *a = operand(e, 0, e->dtype);
-    if (fx_node_input(e->n, 1))
-        return op2(e, FX_S_pow, a, operand(e, 1, e->dtype));
+    if (fx_node_input(e->n, 1) || !is_float(e))
+        return op2(e, FX_S_pow, arg(e, 0), arg(e, 1));
+    const fx_sexpr *a = arg_shared(e, 0), *one = lit(e, 1);
     double p = fx_node_float(e->n, 1);
-    const fx_sexpr *one = num(e, e->dtype, 1);
     if (p == 1)
         return a;
     if (p == 2)
-        return op2(e, FX_S_mul, a, a);
+        return mul(e, a, a);
     if (p == 3)
-        return op2(e, FX_S_mul, op2(e, FX_S_mul, a, a), a);
+        return mul(e, mul(e, a, a), a);
     if (p == 0.5)
         return op1(e, FX_S_sqrt, a);
     if (p == -0.5)
-        return op2(e, FX_S_div, one, op1(e, FX_S_sqrt, a));
+        return quot(e, one, op1(e, FX_S_sqrt, a));
     if (p == -1)
-        return op2(e, FX_S_div, one, a);
+        return quot(e, one, a);
     if (p == -2)
-        return op2(e, FX_S_div, one, op2(e, FX_S_mul, a, a));
-    return op2(e, FX_S_pow, a, num(e, e->dtype, p));
+        return quot(e, one, mul(e, a, a));
+    return op2(e, FX_S_pow, a, lit(e, p));
+}
+
+static const fx_sexpr *absolute(const expr *e)
+{
+    return e->dtype == FX_BOOL || e->dtype == FX_U8 ? arg(e, 0) : op1(e, FX_S_abs, arg(e, 0));
+}
+
+static const fx_sexpr *rounded(const expr *e, fx_sop op)
+{
+    return is_float(e) ? op1(e, op, arg(e, 0)) : arg(e, 0);
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------ */
+
+static const fx_sexpr *clamp_to(const expr *e, const fx_sexpr *a, const fx_sexpr *lo, const fx_sexpr *hi)
+{
+    return fx_s_op(e->b->p, FX_S_clamp, e->dtype, a, lo, hi);
 }
 
 static const fx_sexpr *clamped(const expr *e)
 {
-    const fx_sexpr *a = operand(e, 0, e->dtype);
+    const fx_sexpr *a = arg(e, 0);
     bool lo = !fx_node_is_none(e->n, 1), hi = !fx_node_is_none(e->n, 2);
     if (lo && hi)
-        return fx_s_op(e->b->p, FX_S_clamp, e->dtype, a, param_number(e, 1), param_number(e, 2));
+        return clamp_to(e, a, arg(e, 1), arg(e, 2));
     /* not max or min: a zero that equals the bound keeps its sign */
+    a = share(e, a);
     if (lo)
-        return select_(e, cmp(e, FX_S_lt, a, param_number(e, 1)), param_number(e, 1), a);
-    return hi ? select_(e, cmp(e, FX_S_gt, a, param_number(e, 2)), param_number(e, 2), a) : a;
+        return select_(e, cmp(e, FX_S_lt, a, arg(e, 1)), arg(e, 1), a);
+    return hi ? select_(e, cmp(e, FX_S_gt, a, arg(e, 2)), arg(e, 2), a) : a;
 }
 
-/* -1, 0 or 1; NaN gives 0 as eager's (x > 0) - (x < 0). */
-static const fx_sexpr *sign(const expr *e)
+/* x where x > 0, else alpha * (exp(x) - 1), scaled */
+static const fx_sexpr *elu(const expr *e)
 {
-    const fx_sexpr *a = operand(e, 0, e->dtype), *zero = num(e, e->dtype, 0);
-    const fx_sexpr *neg = select_(e, cmp(e, FX_S_lt, a, zero), num(e, e->dtype, -1), zero);
-    return select_(e, cmp(e, FX_S_gt, a, zero), num(e, e->dtype, 1), neg);
+    double alpha = fx_node_float(e->n, 1), scale = fx_node_float(e->n, 2), input_scale = fx_node_float(e->n, 3);
+    if (!is_float(e))
+        return NULL;
+    if (input_scale == 1)
+        return fx_s_op(e->b->p, FX_S_elu, e->dtype, arg(e, 0), lit(e, alpha), lit(e, scale));
+    const fx_sexpr *x = arg_shared(e, 0);
+    const fx_sexpr *below = mul(e, op1(e, FX_S_expm1, mul(e, x, lit(e, input_scale))), mul(e, lit(e, alpha), lit(e, scale)));
+    return select_(e, cmp(e, FX_S_lt, x, lit(e, 0)), below, mul(e, x, lit(e, scale)));
 }
 
-/* ATen's div_floor_floating: the quotient rounded down, made consistent with the remainder. */
-static const fx_sexpr *floor_quotient(const expr *e, const fx_sexpr *x, const fx_sexpr *y)
+static const fx_sexpr *activation(const expr *e, fx_sop op, int first, int second)
 {
-    const fx_sexpr *zero = num(e, e->dtype, 0), *one = num(e, e->dtype, 1), *quotient = op2(e, FX_S_div, x, y), *mod = op2(e, FX_S_fmod, x, y);
-    const fx_sexpr *below = op2(e, FX_S_and, cmp(e, FX_S_ne, mod, zero), op2(e, FX_S_xor, cmp(e, FX_S_lt, y, zero), cmp(e, FX_S_lt, mod, zero)));
-    const fx_sexpr *div = op2(e, FX_S_div, op2(e, FX_S_sub, x, mod), y);
-    div = select_(e, below, op2(e, FX_S_sub, div, one), div);
-    const fx_sexpr *whole = op1(e, FX_S_floor, div);
-    whole = select_(e, cmp(e, FX_S_gt, op2(e, FX_S_sub, div, whole), num(e, e->dtype, 0.5)), op2(e, FX_S_add, whole, one), whole);
-    /* a zero has the sign of the quotient: 0 times it, which is finite here */
-    whole = select_(e, cmp(e, FX_S_eq, div, zero), op2(e, FX_S_mul, quotient, zero), whole);
-    return select_(e, cmp(e, FX_S_eq, y, zero), quotient, whole);
+    if (!is_float(e))
+        return NULL;
+    const fx_sexpr *a = first >= 0 ? arg(e, first) : NULL, *b = second >= 0 ? arg(e, second) : NULL;
+    return fx_s_op(e->b->p, op, e->dtype, arg(e, 0), a, b);
 }
 
-static const fx_sexpr *divided(const expr *e)
-{
-    const fx_sexpr *x = operand(e, 0, e->dtype), *y = operand(e, 1, e->dtype);
-    if (e->n->op->id == FX_OP_div_Tensor || fx_node_is_none(e->n, 2))
-        return op2(e, FX_S_div, x, y);
-    if (strcmp(fx_node_arg(e->n, 2)->s, "floor") == 0)
-        return floor_quotient(e, x, y);
-    return op1(e, FX_S_trunc, op2(e, FX_S_div, x, y));
-}
+/* ---- the table ------------------------------------------------------------------------------------------------ */
 
-static const fx_sexpr *parametrised(const expr *e, fx_sop op, int first, int second)
+static const fx_sexpr *float_unary(const expr *e, fx_sop op)
 {
-    const fx_sexpr *p1 = first >= 0 ? param_number(e, first) : NULL, *p2 = second >= 0 ? param_number(e, second) : NULL;
-    return fx_s_op(e->b->p, op, e->dtype, operand(e, 0, e->dtype), p1, p2);
+    return is_float(e) ? op1(e, op, arg(e, 0)) : NULL;
 }
 
 /* NULL when the op has no expression. */
@@ -177,31 +306,58 @@ static const fx_sexpr *make(const expr *e)
 {
     const fx_node *n = e->n;
     switch (n->op->id) {
-#define UNARY(name)     \
-    case FX_OP_##name:  \
-        return op1(e, FX_S_##name, operand(e, 0, e->dtype));
-        UNARY(relu)
-        UNARY(sigmoid)
-        UNARY(tanh)
-        UNARY(exp)
-        UNARY(expm1)
-        UNARY(log)
-        UNARY(log1p)
-        UNARY(sqrt)
-        UNARY(neg)
-        UNARY(abs)
-        UNARY(erf)
-        UNARY(sin)
-        UNARY(cos)
-        UNARY(floor)
-        UNARY(ceil)
-        UNARY(round)
-        UNARY(trunc)
-        UNARY(silu)
-        UNARY(hardswish)
-        UNARY(hardsigmoid)
-        UNARY(mish)
+#define UNARY(name) \
+    case FX_OP_##name: return float_unary(e, FX_S_##name);
+        UNARY(exp) UNARY(exp2) UNARY(expm1) UNARY(log) UNARY(log2) UNARY(log10) UNARY(log1p) UNARY(sqrt)
+        UNARY(sin) UNARY(cos) UNARY(tan) UNARY(asin) UNARY(acos) UNARY(atan)
+        UNARY(sinh) UNARY(cosh) UNARY(tanh) UNARY(asinh) UNARY(acosh) UNARY(atanh)
+        UNARY(erf) UNARY(erfc) UNARY(lgamma)
 #undef UNARY
+    case FX_OP_rsqrt: return quot(e, lit(e, 1), op1(e, FX_S_sqrt, arg(e, 0)));
+    case FX_OP_reciprocal: return quot(e, lit(e, 1), arg(e, 0));
+    case FX_OP_neg: return op1(e, FX_S_neg, arg(e, 0));
+    case FX_OP_abs: return absolute(e);
+    case FX_OP_sign: return e->dtype == FX_BOOL ? arg(e, 0) : op1(e, FX_S_sign, arg(e, 0));
+    case FX_OP_floor: return rounded(e, FX_S_floor);
+    case FX_OP_ceil: return rounded(e, FX_S_ceil);
+    case FX_OP_round: return rounded(e, FX_S_round);
+    case FX_OP_trunc: return rounded(e, FX_S_trunc);
+
+    case FX_OP_relu: return e->dtype == FX_BOOL || e->dtype == FX_U8 ? arg(e, 0) : op1(e, FX_S_relu, arg(e, 0));
+    case FX_OP_sigmoid: return activation(e, FX_S_sigmoid, -1, -1);
+    case FX_OP_silu: return activation(e, FX_S_silu, -1, -1);
+    case FX_OP_hardswish: return activation(e, FX_S_hardswish, -1, -1);
+    case FX_OP_hardsigmoid: return activation(e, FX_S_hardsigmoid, -1, -1);
+    case FX_OP_mish: return activation(e, FX_S_mish, -1, -1);
+    case FX_OP_gelu:
+        return activation(e, strcmp(fx_node_arg(n, 1)->s, "tanh") == 0 ? FX_S_gelu_tanh : FX_S_gelu, -1, -1);
+    case FX_OP_hardtanh: return clamp_to(e, arg(e, 0), arg(e, 1), arg(e, 2));
+    case FX_OP_clamp: return clamped(e);
+    case FX_OP_leaky_relu: return activation(e, FX_S_leaky_relu, 1, -1);
+    case FX_OP_elu: return elu(e);
+    case FX_OP_softplus: return activation(e, FX_S_softplus, 1, 2);
+    case FX_OP__prelu_kernel: {
+        const fx_sexpr *a = arg_shared(e, 0);
+        return select_(e, cmp(e, FX_S_gt, a, lit(e, 0)), a, mul(e, arg(e, 1), a));
+    }
+
+    case FX_OP_add_Tensor: return scaled(e, FX_S_add);
+    case FX_OP_sub_Tensor: return scaled(e, FX_S_sub);
+    case FX_OP_mul_Tensor: return product(e);
+    case FX_OP_div_Tensor:
+    case FX_OP_div_Tensor_mode: return divided(e);
+    case FX_OP_fmod_Tensor: return divide(e, FX_S_fmod);
+    case FX_OP_remainder_Tensor: return divide(e, FX_S_remainder);
+    case FX_OP_pow_Tensor_Scalar:
+    case FX_OP_pow_Tensor_Tensor: return power(e);
+    case FX_OP_atan2: return op2(e, FX_S_atan2, arg(e, 0), arg(e, 1));
+    case FX_OP_hypot: return op2(e, FX_S_hypot, arg(e, 0), arg(e, 1));
+    case FX_OP_copysign_Tensor: return op2(e, FX_S_copysign, arg(e, 0), arg(e, 1));
+    case FX_OP_bitwise_left_shift_Tensor: return op2(e, FX_S_shl, arg(e, 0), arg(e, 1));
+    case FX_OP_bitwise_right_shift_Tensor: return op2(e, FX_S_shr, arg(e, 0), arg(e, 1));
+    case FX_OP_maximum: return extremum(e, FX_S_max);
+    case FX_OP_minimum: return extremum(e, FX_S_min);
+
 #define COMPARE(name)                  \
     case FX_OP_##name##_Tensor:        \
     case FX_OP_##name##_Scalar:        \
@@ -213,91 +369,97 @@ static const fx_sexpr *make(const expr *e)
         COMPARE(gt)
         COMPARE(ge)
 #undef COMPARE
-    case FX_OP_rsqrt:
-        return op2(e, FX_S_div, num(e, e->dtype, 1), op1(e, FX_S_sqrt, operand(e, 0, e->dtype)));
-    case FX_OP_reciprocal:
-        return op2(e, FX_S_div, num(e, e->dtype, 1), operand(e, 0, e->dtype));
-    case FX_OP_sign:
-        return sign(e);
-    case FX_OP_logical_not: {
-        const fx_sexpr *a = e->get(e->user, fx_node_input(n, 0));
-        return cmp(e, FX_S_eq, a, num(e, a->dtype, 0));
-    }
-    case FX_OP_isnan: {
-        const fx_sexpr *a = e->get(e->user, fx_node_input(n, 0));
-        return cmp(e, FX_S_ne, a, a);
-    }
-    case FX_OP_isinf: {
-        const fx_sexpr *a = e->get(e->user, fx_node_input(n, 0));
-        return cmp(e, FX_S_eq, op1(e, FX_S_abs, a), num(e, a->dtype, INFINITY));
-    }
-    case FX_OP_logical_and:
-        return op2(e, FX_S_and, nonzero(e, 0), nonzero(e, 1));
-    case FX_OP_logical_or:
-        return op2(e, FX_S_or, nonzero(e, 0), nonzero(e, 1));
-    case FX_OP_bitwise_and_Tensor:
-        return op2(e, FX_S_and, operand(e, 0, e->dtype), operand(e, 1, e->dtype));
-    case FX_OP_bitwise_or_Tensor:
-        return op2(e, FX_S_or, operand(e, 0, e->dtype), operand(e, 1, e->dtype));
-    case FX_OP_bitwise_xor_Tensor:
-        return op2(e, FX_S_xor, operand(e, 0, e->dtype), operand(e, 1, e->dtype));
-    case FX_OP_bitwise_not:
-        if (e->dtype == FX_BOOL)
-            return cmp(e, FX_S_eq, operand(e, 0, FX_BOOL), num(e, FX_BOOL, 0));
-        return op1(e, FX_S_not, operand(e, 0, e->dtype));
-    case FX_OP_gelu:
-        return op1(e, strcmp(fx_node_arg(n, 1)->s, "tanh") == 0 ? FX_S_gelu_tanh : FX_S_gelu, operand(e, 0, e->dtype));
-    case FX_OP_hardtanh:
-        return parametrised(e, FX_S_clamp, 1, 2);
-    case FX_OP_clamp:
-        return clamped(e);
-    case FX_OP_leaky_relu:
-        return parametrised(e, FX_S_leaky_relu, 1, -1);
-    case FX_OP_elu:
-        return fx_node_float(n, 3) == 1 ? parametrised(e, FX_S_elu, 1, 2) : NULL;
-    case FX_OP_softplus:
-        return parametrised(e, FX_S_softplus, 1, 2);
-    case FX_OP_pow_Tensor_Scalar:
-    case FX_OP_pow_Tensor_Tensor:
-        return power(e);
-    case FX_OP_add_Tensor:
-        return scaled(e, FX_S_add);
-    case FX_OP_sub_Tensor:
-        return scaled(e, FX_S_sub);
-    case FX_OP_mul_Tensor:
-        return op2(e, FX_S_mul, operand(e, 0, e->dtype), operand(e, 1, e->dtype));
-    case FX_OP_div_Tensor:
-    case FX_OP_div_Tensor_mode:
-        return divided(e);
-    case FX_OP_maximum:
-        return op2(e, FX_S_max, operand(e, 0, e->dtype), operand(e, 1, e->dtype));
-    case FX_OP_minimum:
-        return op2(e, FX_S_min, operand(e, 0, e->dtype), operand(e, 1, e->dtype));
-    case FX_OP_fmod_Tensor:
-        return op2(e, FX_S_fmod, operand(e, 0, e->dtype), operand(e, 1, e->dtype));
-    case FX_OP_remainder_Tensor:
-        return op2(e, FX_S_remainder, operand(e, 0, e->dtype), operand(e, 1, e->dtype));
-    case FX_OP_where_self:
-        return select_(e, operand(e, 0, FX_BOOL), operand(e, 1, e->dtype), operand(e, 2, e->dtype));
-    case FX_OP__prelu_kernel: {
-        const fx_sexpr *a = operand(e, 0, e->dtype);
-        return select_(e, cmp(e, FX_S_gt, a, num(e, e->dtype, 0)), a, op2(e, FX_S_mul, operand(e, 1, e->dtype), a));
-    }
+    case FX_OP_isnan: return test(e, true);
+    case FX_OP_isinf: return test(e, false);
+    case FX_OP_signbit: return negative(e);
+    case FX_OP_logical_not: return not_(e, nonzero(e, 0));
+    case FX_OP_logical_and: return op2(e, FX_S_and, nonzero(e, 0), nonzero(e, 1));
+    case FX_OP_logical_or: return op2(e, FX_S_or, nonzero(e, 0), nonzero(e, 1));
+    case FX_OP_bitwise_and_Tensor: return bitwise(e, FX_S_and);
+    case FX_OP_bitwise_or_Tensor: return bitwise(e, FX_S_or);
+    case FX_OP_bitwise_xor_Tensor: return bitwise(e, FX_S_xor);
+    case FX_OP_bitwise_not: return e->dtype == FX_BOOL ? not_(e, arg(e, 0)) : op1(e, FX_S_not, arg(e, 0));
+    case FX_OP_where_self: return select_(e, nonzero(e, 0), arg(e, 1), arg(e, 2));
+
     case FX_OP__to_copy:
-    case FX_OP_clone:
-        return operand(e, 0, e->dtype);
-    case FX_OP_full:
-        return param_number(e, 1);
-    default:
-        return NULL;
+    case FX_OP_clone: return arg(e, 0);
+    case FX_OP_full: return arg(e, 1);
+    default: return NULL;
     }
+}
+
+/* ---- what users of expressions share ---------------------------------------------------------------------------- */
+
+static fx_stmt *append(fx_build *b, fx_stmt_kind kind)
+{
+    fx_stmt *s = fx_stmt_new(b->p, kind);
+    *b->tail = s;
+    b->tail = &s->next;
+    return s;
+}
+
+static const fx_sexpr *local_of(fx_build *b, const fx_sexpr *e)
+{
+    fx_stmt *s = append(b, FX_ST_LOCAL);
+    s->local = b->n_locals++;
+    s->value = e;
+    return fx_s_local(b->p, s->local, e->dtype);
+}
+
+const fx_sexpr *fx_build_share(fx_build *b, const fx_sexpr *e)
+{
+    return e->op == FX_S_LOCAL || e->op == FX_S_CONST ? e : local_of(b, e);
+}
+
+const fx_sexpr *fx_build_divisor(fx_build *b, const fx_node *n, const fx_sexpr *e)
+{
+    if (e->op == FX_S_CONST && e->ival != 0)
+        return e;
+    e = fx_build_share(b, e);
+    const fx_sexpr *zero = fx_s_op(b->p, FX_S_eq, FX_BOOL, e, fx_s_int(b->p, e->dtype, 0), NULL);
+    const fx_sexpr *at = local_of(b, fx_s_cast(b->p, FX_I64, zero));
+    fx_stmt *check = append(b, FX_ST_CHECK);
+    check->local = at->local;
+    check->extent = fx_dim_of(1);
+    check->text = fx_arena_printf(b->p->arena, "integer division by zero in %s", n->name);
+    b->tail = &check->body;
+    return e;
+}
+
+const fx_sexpr *fx_build_number(fx_build *b, fx_node *n)
+{
+    fx_dtype dtype = n->type->kind == FX_TYPE_TENSOR ? n->type->dtype : FX_F32;
+    if (n->opcode == FX_CALL_FUNCTION && n->op->id == FX_OP_full) {
+        expr e = {.b = b, .n = n, .dtype = dtype};
+        return number(&e, 1, dtype);
+    }
+    if (!fx_build_is_constant(n) || n->type->kind != FX_TYPE_TENSOR || !fx_type_is_static(n->type) || fx_type_numel(n->type) != 1)
+        return NULL;
+    fx_attr *a = fx_attr_find(b->g, n->target);
+    if (!a || fx_tensor_touch(b->ctx, &a->tensor) != FX_OK)
+        return NULL;
+    if (fx_dtype_is_float(dtype))
+        return fx_s_const(b->p, dtype, fx_tensor_get(&a->tensor, 0));
+    int64_t v;
+    fx_row_load(FX_KIND_INT, &v, dtype, a->tensor.data, 1, 1);
+    return fx_s_int(b->p, dtype, v);
 }
 
 fx_status fx_build_expr(fx_build *b, fx_node *n, const fx_sexpr *(*get)(void *user, fx_node *n), void *user, const fx_sexpr **out)
 {
-    expr e = {.b = b, .n = n, .dtype = n->type->dtype, .get = get, .user = user};
+    fx_dtype result = n->type->dtype;
+    bool narrow = result == FX_I8 || result == FX_I16 || result == FX_U8;
+    expr e = {.b = b, .n = n, .dtype = computes_in(result), .get = get, .user = user};
+    /* a conversion goes from one dtype to the other, not by way of a third */
+    if (n->op->id == FX_OP__to_copy || n->op->id == FX_OP_clone || n->op->id == FX_OP_full || n->op->id == FX_OP_where_self)
+        e.dtype = result;
+    else if (narrow && b->opt->fault == FX_FAULT_NO_WRAP)
+        e.dtype = FX_I32;
     *out = make(&e);
     if (!*out)
-        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s with these arguments cannot be compiled yet", n->op->name);
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s of %s with these arguments cannot be compiled yet", n->op->name,
+                       fx_dtype_name(result));
+    if (!narrow || b->opt->fault != FX_FAULT_NO_WRAP || n == b->root[n->id])
+        *out = cast(&e, result, *out);
     return FX_OK;
 }

@@ -15,25 +15,8 @@ typedef struct region {
     int n_leaves;
     fx_nest_access access[MAX_LEAVES + 1]; /* of the leaves, then of the result */
     fx_nest nest;
-    fx_stmt *first, **tail;                /* locals before the store */
     fx_status status;
 } region;
-
-/* A constant of one element is spelled as a number. */
-static bool is_number(fx_build *b, fx_node *n, double *v)
-{
-    if (n->opcode == FX_CALL_FUNCTION && n->op->id == FX_OP_full) {
-        *v = fx_node_float(n, 1);
-        return true;
-    }
-    if (!fx_build_is_constant(n) || n->type->kind != FX_TYPE_TENSOR || !fx_type_is_static(n->type) || fx_type_numel(n->type) != 1)
-        return false;
-    fx_attr *a = fx_attr_find(b->g, n->target);
-    if (!a || fx_tensor_touch(b->ctx, &a->tensor) != FX_OK)
-        return false;
-    *v = fx_tensor_get(&a->tensor, 0);
-    return true;
-}
 
 static bool in_region(const region *r, const fx_node *n)
 {
@@ -44,14 +27,13 @@ static bool in_region(const region *r, const fx_node *n)
 static fx_status collect_leaves(region *r, fx_node *n)
 {
     fx_build *b = r->b;
-    double number;
     for (int i = 0; i < n->n_operands; i++) {
         fx_node *d = n->operands[i].def;
         if (in_region(r, d)) {
             FX_TRY(collect_leaves(r, d));
             continue;
         }
-        if (is_number(b, d, &number))
+        if (fx_build_number(b, d))
             continue;
         int k = 0;
         while (k < r->n_leaves && r->leaf[k] != d)
@@ -80,10 +62,10 @@ static const fx_sexpr *region_expr(void *user, fx_node *n)
 {
     region *r = user;
     fx_build *b = r->b;
-    double number;
     if (!in_region(r, n)) {
-        if (is_number(b, n, &number))
-            return fx_s_const(b->p, n->type->dtype, number);
+        const fx_sexpr *number = fx_build_number(b, n);
+        if (number)
+            return number;
         for (int k = 0; k < r->n_leaves; k++)
             if (r->leaf[k] == n) {
                 fx_affine index = fx_nest_index(b, &r->nest, &r->access[k]);
@@ -99,14 +81,8 @@ static const fx_sexpr *region_expr(void *user, fx_node *n)
         r->status = st;
         return fx_s_const(b->p, n->type->dtype, 0);
     }
-    if (n != r->root && n->n_uses > 1 && e->op != FX_S_LOCAL && e->op != FX_S_CONST) {
-        fx_stmt *local = fx_stmt_new(b->p, FX_ST_LOCAL);
-        local->local = b->n_locals++;
-        local->value = e;
-        *r->tail = local;
-        r->tail = &local->next;
-        e = fx_s_local(b->p, local->local, e->dtype);
-    }
+    if (n != r->root && n->n_uses > 1)
+        e = fx_build_share(b, e);
     b->made[n->id] = e;
     return e;
 }
@@ -176,7 +152,6 @@ static void allow_overlay(fx_build *b, const region *r, const fx_window *out)
 fx_status fx_build_pointwise(fx_build *b, fx_node *root)
 {
     region r = {.b = b, .root = root};
-    r.tail = &r.first;
     FX_TRY(collect_leaves(&r, root));
     fx_window out, model;
     FX_TRY(fx_build_place(b, root, layout_model(b, &r, &model), &out));
@@ -186,14 +161,16 @@ fx_status fx_build_pointwise(fx_build *b, fx_node *root)
     int order[FX_MAX_RANK];
     fx_window_order(b, &out, order);
     r.nest = fx_nest_make(b, out.rank, out.dims, order, r.n_leaves + 1, r.access);
+    fx_stmt *first = NULL;
+    b->tail = &first;
     const fx_sexpr *e = region_expr(&r, root);
     FX_TRY(r.status);
     fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
     store->buf = out.buf;
     store->index = fx_nest_index(b, &r.nest, &r.access[r.n_leaves]);
     store->value = e;
-    *r.tail = store;
-    step->body = fx_nest_wrap(b, &r.nest, r.first);
+    *b->tail = store;
+    step->body = fx_nest_wrap(b, &r.nest, first);
     allow_overlay(b, &r, &out);
     b->value[root->id] = out;
     return FX_OK;

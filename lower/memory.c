@@ -4,7 +4,7 @@
  * Lifetimes come from the accesses of the steps. Buffers that overlay one another form a block. Blocks are placed largest
  * first in the smallest gap that is free for their whole life (greedy by size: Pisarchyk and Lee, "Efficient Memory
  * Management for Deep Neural Net Inference", 2020); when that misses the lower bound, other orders are tried, then the
- * best one is varied by moving single blocks within it. ir/program_verify.c checks the result without this file's help. */
+ * best one is varied by moving single blocks within it. Where sizes are expressions, blocks share slots instead. ir/program_verify.c checks the result without this file's help. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +14,10 @@ enum { ALIGN = 64, WEIGHTS_HEADER = 64, MAX_TRIES = 32, MAX_MOVES = 1500 };
 
 /* Buffers that share a place. Steps are numbered; first > last: never used. */
 typedef struct block {
-    uint64_t size, offset;
+    uint64_t size, offset;         /* size: with symbols, at the values the planner takes for them */
+    fx_dim bytes;
     int64_t first, last;
+    int slot;                      /* with symbols */
     int64_t key;                   /* what the present order sorts by */
 } block;
 
@@ -26,6 +28,7 @@ typedef struct planner {
     block *blocks;
     int n_blocks;
     int64_t step;                  /* being scanned */
+    int64_t *nominal;              /* values of the symbols that sizes are compared at */
 } planner;
 
 static uint64_t align_up(uint64_t n)
@@ -44,9 +47,16 @@ static void note_access(void *user, int buf, bool written, fx_dim lo, fx_dim hi,
     pl->last[buf] = pl->step;
 }
 
-static uint64_t buf_bytes(const fx_buf *b)
+static fx_dim buf_bytes(const planner *pl, const fx_buf *b)
 {
-    return (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
+    return fx_dim_scale(pl->p->ctx, b->numel, (int64_t)fx_dtype_size(b->dtype));
+}
+
+/* A size as a number: as it is, or at the nominal values of the symbols. */
+static uint64_t number_of(const planner *pl, fx_dim d)
+{
+    int64_t v;
+    return fx_dim_eval(fx_program_symbols(pl->p), pl->nominal, d, &v) && v > 0 ? (uint64_t)v : 0;
 }
 
 /* A buffer joins the block of the one it overlays when that one dies in the step that makes it. */
@@ -62,14 +72,15 @@ static void make_blocks(planner *pl)
         }
         int o = b->overlay;
         bool fits = o >= 0 && o < (int)i && pl->block_of[o] >= 0 && pl->last[o] == pl->first[i] && pl->first[o] < pl->first[i] &&
-                    buf_bytes(&p->bufs[o]) == buf_bytes(b) && pl->blocks[pl->block_of[o]].last == pl->last[o];
+                    fx_dim_equal(buf_bytes(pl, &p->bufs[o]), buf_bytes(pl, b)) && pl->blocks[pl->block_of[o]].last == pl->last[o];
         if (fits) {
             pl->block_of[i] = pl->block_of[o];
             pl->blocks[pl->block_of[o]].last = pl->last[i];
         } else {
             b->overlay = -1;
             pl->block_of[i] = pl->n_blocks;
-            pl->blocks[pl->n_blocks++] = (block){.size = align_up(buf_bytes(b)), .first = pl->first[i], .last = pl->last[i]};
+            fx_dim bytes = buf_bytes(pl, b);
+            pl->blocks[pl->n_blocks++] = (block){.size = align_up(number_of(pl, bytes)), .bytes = bytes, .first = pl->first[i], .last = pl->last[i]};
         }
     }
 }
@@ -207,6 +218,85 @@ static void plan_arena(planner *pl, fx_arena *scratch)
             p->bufs[i].offset = best[pl->block_of[i]];
 }
 
+/* ---- sizes that are expressions ------------------------------------------------------------------------------ */
+
+/* Sizes are compared where the symbols are largest, or, where that says nothing, at a usual size. */
+static void choose_nominal(planner *pl, fx_arena *scratch)
+{
+    enum { USUAL = 128, LARGE = 1 << 20 };
+    fx_program *p = pl->p;
+    pl->nominal = FX_NEW_ARRAY(scratch, int64_t, p->n_symbols + 1);
+    for (size_t i = 0; i < p->n_symbols; i++) {
+        const fx_sym_range *r = &p->symbols[i];
+        pl->nominal[i] = r->max <= LARGE ? r->max : r->min > USUAL ? r->min : USUAL;
+    }
+}
+
+static bool meets(const block *a, const block *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* Blocks take slots, largest first: the smallest slot none of whose blocks lives at the same time, else one of their own. A slot
+ * is then hardly ever larger than its first block, and the arena is the sum of the slots whatever the sizes turn out to be. */
+static void plan_slots(planner *pl, fx_arena *scratch)
+{
+    fx_program *p = pl->p;
+    int n = pl->n_blocks, n_slots = 0;
+    p->live_size = live_bound(pl, FX_NEW_ARRAY(scratch, int64_t, p->n_steps + 2));
+    block **order = FX_NEW_ARRAY(scratch, block *, n + 1);
+    for (int i = 0; i < n; i++) {
+        order[i] = &pl->blocks[i];
+        order[i]->key = (int64_t)order[i]->size;
+        order[i]->slot = -1;
+    }
+    qsort(order, (size_t)n, sizeof *order, by_key);
+    /* members of a slot as a list: next[i] of order[i], head[slot] */
+    int *next = FX_NEW_ARRAY(scratch, int, n + 1), *head = FX_NEW_ARRAY(scratch, int, n + 1);
+    for (int i = 0; i < n; i++) {
+        int slot = n_slots - 1; /* the smallest is the latest */
+        for (; slot >= 0; slot--) {
+            int k = head[slot];
+            while (k >= 0 && !meets(order[k], order[i]))
+                k = next[k];
+            if (k < 0)
+                break;
+        }
+        if (slot < 0) {
+            slot = n_slots++;
+            head[slot] = -1;
+        }
+        next[i] = head[slot];
+        head[slot] = i;
+        order[i]->slot = slot;
+    }
+    for (int s = 0; s < n_slots; s++) {
+        int count = 0;
+        for (int k = head[s]; k >= 0; k = next[k])
+            count++;
+        fx_dim *bytes = FX_NEW_ARRAY(p->arena, fx_dim, count);
+        count = 0;
+        for (int k = head[s]; k >= 0; k = next[k]) {
+            int seen = 0;
+            while (seen < count && !fx_dim_equal(bytes[seen], order[k]->bytes))
+                seen++;
+            if (seen == count)
+                bytes[count++] = order[k]->bytes;
+        }
+        FX_PUSH(p->arena, p->slots, p->n_slots, p->cap_slots) = (fx_slot){.n = count, .bytes = bytes};
+    }
+    for (size_t i = 0; i < p->n_bufs; i++)
+        p->bufs[i].slot = pl->block_of[i] >= 0 ? pl->blocks[pl->block_of[i]].slot : -1;
+    int64_t *most = FX_NEW_ARRAY(scratch, int64_t, p->n_symbols + 1);
+    bool bounded = true;
+    for (size_t i = 0; i < p->n_symbols; i++) {
+        most[i] = p->symbols[i].max;
+        bounded = bounded && most[i] < INT64_MAX;
+    }
+    if (!bounded || !fx_program_arena(p, most, &p->arena_size, NULL))
+        p->arena_size = 0;
+}
+
 /* Weights lie one after another behind the header of the file form. Unused ones take no room. */
 static void plan_weights(planner *pl)
 {
@@ -217,7 +307,7 @@ static void plan_weights(planner *pl)
         if (b->kind != FX_BUF_WEIGHT)
             continue;
         b->offset = at;
-        at += align_up(buf_bytes(b));
+        at += align_up((uint64_t)buf_bytes(pl, b).value);
     }
     p->weights_size = at;
 }
@@ -227,6 +317,8 @@ fx_status fx_pass_memory(fx_lower *l)
     fx_program *p = l->program;
     fx_arena *s = l->scratch;
     planner pl = {.p = p};
+    for (size_t i = 0; i < p->n_bufs; i++)
+        p->bufs[i].slot = -1;
     pl.first = FX_NEW_ARRAY(s, int64_t, p->n_bufs + 1);
     pl.last = FX_NEW_ARRAY(s, int64_t, p->n_bufs + 1);
     pl.block_of = FX_NEW_ARRAY(s, int, p->n_bufs + 1);
@@ -237,8 +329,12 @@ fx_status fx_pass_memory(fx_lower *l)
         pl.step = (int64_t)i;
         fx_stmt_accesses(p, p->steps[i].body, note_access, &pl);
     }
+    choose_nominal(&pl, s);
     make_blocks(&pl);
-    plan_arena(&pl, s);
+    if (p->n_symbols)
+        plan_slots(&pl, s);
+    else
+        plan_arena(&pl, s);
     plan_weights(&pl);
     return FX_OK;
 }

@@ -190,31 +190,3 @@ fx_status fx_pass_refuse(fx_lower *l)
                                         "for now", n->target));
     return report(&f);
 }
-
-/* Truth values may pass from one pointwise op to another; they cannot come in, go out or enter a kernel. */
-static bool inner_bool(const fx_node *n)
-{
-    if (n->type->dtype != FX_BOOL || n->opcode == FX_PLACEHOLDER)
-        return false;
-    for (const fx_use *u = n->first_use; u; u = u->next) {
-        const fx_op *op = u->user->op;
-        bool view = op && (op->id == FX_OP_view || op->id == FX_OP_permute || op->id == FX_OP_expand);
-        if (!op || !(op->cls == FX_CLASS_POINTWISE || view))
-            return false;
-    }
-    return true;
-}
-
-fx_status fx_refuse_types(fx_lower *l)
-{
-    findings f = { .ctx = l->ctx, .scratch = l->scratch };
-    FX_FOR_NODES(l->graph, n) {
-        if (!n->type || n->type->kind != FX_TYPE_TENSOR || n->type->dtype == FX_F32 || inner_bool(n))
-            continue;
-        if (n->opcode == FX_PLACEHOLDER && !n->n_uses)
-            continue;
-        find(&f, n, fx_arena_printf(l->scratch, "%s tensors cannot be compiled yet, only float32",
-                                    fx_dtype_name(n->type->dtype)));
-    }
-    return report(&f);
-}

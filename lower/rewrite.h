@@ -10,8 +10,6 @@
 fx_status fx_apply_rules(fx_lower *l, size_t *changed);
 /* fold_bn.c: batch norm and per-channel scales and shifts go into the weights before them. */
 fx_status fx_fold_affine(fx_lower *l);
-/* refuse.c: dtypes that cannot be compiled, asked once constants are folded. */
-fx_status fx_refuse_types(fx_lower *l);
 /* simplify_rules.c: replaces w->at by something equal and simpler; whether it did. */
 bool fx_simplify_node(fx_rw *w);
 /* simplify_patterns.c: the same for activations spelled out. */

@@ -84,7 +84,11 @@ fx_status fx_select_fits(fx_build *b, const fx_node *n, const fx_window *v)
         fx_dim last = fx_dim_is(v->dims[i], 0) ? fx_dim_of(0) : fx_dim_plus(b->ctx, v->dims[i], -1);
         reach = fx_dim_add(b->ctx, reach, fx_dim_mul(b->ctx, last, fx_window_magnitude(b, v->strides[i])));
     }
-    if (fx_dim_known(reach) && reach.value > INT32_MAX)
+    if (!fx_dim_known(reach)) {
+        fx_build_limit(b, fx_dim_of(INT32_MAX), reach, "kernels count in 32 bits");
+        return FX_OK;
+    }
+    if (reach.value > INT32_MAX)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: a tensor of %lld elements is larger than kernels take", n->target,
                        (long long)reach.value);
     return FX_OK;

@@ -1,10 +1,12 @@
-/* tests/unit/text_cases.h: text cases: a graph in, passes, a graph out, or an error. Every case that gives a graph is also run before and after,
- * and against eager PyTorch's values where the case has them. A test includes this, has a function that runs the passes, and calls cases_main.
+/* tests/unit/text_cases.h: text cases: a graph in, passes, a graph or a loop program out, or an error. Every case that gives one is also run
+ * before and after, and against eager PyTorch's values where the case has them; a program's text must parse back. A test includes this, has a function that runs the passes, and calls cases_main.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * A file holds cases:
  *     == what it shows
  *     passes: decompose fold
+ *     sizes: s0=3 s1=5           (for graphs with symbols; each such line is a run)
+ *     off: fuse layout           (optional: parts of lowering to leave out)
  *     -- in
  *     the graph, as fx_graph_print writes it
  *     -- eager: 1.0 2.0 ...      (optional: all outputs, flat, for the inputs input_value() makes)
@@ -17,7 +19,7 @@
 #include <dirent.h>
 #include <math.h>
 
-#include "ir/ir.h"
+#include "ir/program.h"
 #include "tests/unit/unit.h"
 
 enum { MAX_CASES = 400, MAX_OUT = 8 };
@@ -114,17 +116,46 @@ typedef struct job {
     test_case *c;
     const char *got; /* text of graph or errors */
     bool failed;
+    fx_program *program; /* what the passes made of the graph; NULL: it is still one */
+    bool planned;
 } job;
 
+/* The next "sizes:" line of the case at or after *at: the symbols it names and their values. false when there is none. */
+enum { MAX_SYMBOLS = 8 };
+static bool next_sizes(job *j, const char **at, fx_sym_range *symbol, int64_t *value, size_t *n)
+{
+    const char *end = j->c->head + strlen(j->c->head), *line = find_line(*at, end, "sizes:");
+    *n = 0;
+    if (line == end)
+        return false;
+    *at = line_after(line);
+    for (line += 6; line < *at && *line != '\n';) {
+        char name[40];
+        int used = 0;
+        long long v;
+        ck_assert_msg(*n < MAX_SYMBOLS && sscanf(line, " %39[^= \n]=%lld%n", name, &v, &used) == 2, "%s: sizes: expected NAME=VALUE ...", j->what);
+        symbol[*n] = (fx_sym_range){ .name = fx_intern(j->ctx, name), .max = INT64_MAX };
+        value[(*n)++] = v;
+        line += used;
+    }
+    return true;
+}
+
 /* Inputs for a graph's placeholders, at most 16. */
-static fx_status make_inputs(job *j, fx_graph *g, size_t *n_in, fx_tensor *in)
+static fx_status make_inputs(job *j, fx_graph *g, fx_symbols symbols, const int64_t *value, size_t *n_in, fx_tensor *in)
 {
     *n_in = 0;
     FX_FOR_NODES(g, n) {
         if (n->opcode != FX_PLACEHOLDER)
             continue;
         ck_assert_uint_lt(*n_in, 16);
-        FX_TRY(fx_tensor_like(j->ctx, n->type->dtype, n->type, &in[*n_in]));
+        fx_dim dims[FX_MAX_RANK];
+        for (int i = 0; i < n->type->rank; i++) {
+            int64_t v;
+            ck_assert_msg(fx_dim_eval(symbols, value, n->type->dims[i], &v), "%s: the sizes do not tell those of input %s", j->what, n->name);
+            dims[i] = fx_dim_of(v);
+        }
+        FX_TRY(fx_tensor_like(j->ctx, n->type->dtype, fx_type_tensor(j->ctx, n->type->dtype, n->type->rank, dims, NULL), &in[*n_in]));
         for (int64_t i = 0; i < fx_tensor_numel(&in[*n_in]); i++)
             fx_tensor_set(&in[*n_in], i, input_value(*n_in, i));
         ++*n_in;
@@ -142,16 +173,42 @@ static void add_values(size_t n, const fx_tensor *t, values *out)
     }
 }
 
-/* All outputs; then what the graph leaves in its inputs, which its caller sees. */
+/* All outputs, for all sizes; then what the graph leaves in its inputs, which its caller sees. The program's once there is one. */
 static fx_status run_graph(job *j, fx_graph *g, values *out)
 {
     fx_tensor in[16], *result;
-    size_t n_in, n_out;
-    FX_TRY(make_inputs(j, g, &n_in, in));
-    FX_TRY(fx_graph_interpret(g, n_in, in, &n_out, &result));
+    size_t n_in, n_out, n_symbols;
+    fx_sym_range symbol[MAX_SYMBOLS];
+    int64_t value[MAX_SYMBOLS];
+    const char *at = j->c->head;
+    bool more = next_sizes(j, &at, symbol, value, &n_symbols);
     out->n = 0;
-    add_values(n_out, result, out);
-    add_values(n_in, in, out);
+    do {
+        FX_TRY(make_inputs(j, g, (fx_symbols){ n_symbols, symbol }, value, &n_in, in));
+        if (j->program)
+            FX_TRY(fx_program_run(j->program, j->planned, n_in, in, &n_out, &result));
+        else
+            FX_TRY(fx_graph_interpret(g, n_in, in, &n_out, &result));
+        add_values(n_out, result, out);
+        add_values(n_in, in, out);
+        more = more && next_sizes(j, &at, symbol, value, &n_symbols);
+    } while (more);
+    return FX_OK;
+}
+
+/* The text of a program must be one of an equal program. */
+static fx_status check_text(job *j, const char *text)
+{
+    fx_program *again;
+    fx_text t;
+    FX_TRY(fx_program_parse(j->ctx, j->file, text, strlen(text), &again));
+    fx_text_init(&t, fx_context_arena(j->ctx));
+    fx_program_print(&t, again);
+    fx_arena_free(again->arena);
+    if (strcmp(t.data, text)) {
+        fprintf(stderr, "%s: the program's text parses to\n%s\n", j->what, t.data);
+        j->failed = true;
+    }
     return FX_OK;
 }
 
@@ -182,7 +239,12 @@ static fx_status run_case(void *arg)
     bool compare = !j->c->error && before.v;
     fx_text t;
     fx_text_init(&t, fx_context_arena(j->ctx));
-    fx_graph_print(&t, g);
+    if (j->program) {
+        fx_program_print(&t, j->program);
+        FX_TRY(check_text(j, t.data));
+    } else {
+        fx_graph_print(&t, g);
+    }
     j->got = t.data;
     if (strstr(j->c->head, "(not run)")) /* a title that says so: the case has what cannot be run here */
         return FX_OK;
@@ -284,6 +346,8 @@ static void run_file(const char *name)
             if (i + 1 < n && !keep)
                 fprintf(out, "\n");
         }
+        if (j.program)
+            fx_arena_free(j.program->arena);
         fx_context_free(ctx);
         free(cases[i].head);
         free(cases[i].in);
