@@ -273,13 +273,15 @@ static fx_status build_output_copies(fx_build *b)
     return FX_OK;
 }
 
-/* One result of several: only the first of those ops' results is ever computed. */
+/* One result of several. */
 static fx_status build_getitem(fx_build *b, fx_node *n)
 {
     fx_node *from = fx_node_input(n, 0);
-    if (!from || fx_node_int(n, 1) != 0)
-        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "only the first result of %s can be compiled", from ? from->target : "?");
-    b->value[n->id] = b->value[from->id];
+    int64_t k = fx_node_int(n, 1);
+    const fx_window *results = from ? b->results[from->id] : NULL;
+    if (!from || k < 0 || (results ? k >= from->type->n || results[k].buf < 0 : k != 0))
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "result %lld of %s cannot be compiled yet", (long long)k, from ? from->target : "?");
+    b->value[n->id] = results ? results[k] : b->value[from->id];
     return FX_OK;
 }
 
@@ -325,6 +327,9 @@ static fx_status build_node(fx_build *b, fx_node *n)
         return fx_build_norm(b, n);
     case FX_CLASS_REDUCTION:
         return fx_build_reduction(b, n);
+    case FX_CLASS_GATHER:
+    case FX_CLASS_CREATE:
+        return fx_build_gather(b, n);
     default:
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s cannot be compiled to loops or kernels yet", n->op->name);
     }
@@ -375,6 +380,7 @@ fx_status fx_pass_build(fx_lower *l)
     b.root = FX_NEW_ARRAY(s, fx_node *, ids);
     b.group = FX_NEW_ARRAY(s, fx_group, ids);
     b.value = FX_NEW_ARRAY(s, fx_window, ids);
+    b.results = FX_NEW_ARRAY(s, fx_window *, ids);
     b.nhwc = FX_NEW_ARRAY(s, fx_window, ids);
     b.dense = FX_NEW_ARRAY(s, fx_window, ids);
     b.home = FX_NEW_ARRAY(s, fx_home, ids);

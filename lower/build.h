@@ -44,6 +44,7 @@ typedef struct fx_build {
     fx_node **root;                /* the root of the node's group */
     fx_group *group;               /* at the root's id */
     fx_window *value;
+    fx_window **results;            /* of a node with several results: where each lies (buf -1: not made); NULL: value is the first */
     fx_window *nhwc;                /* a channels-last copy made of the value, buf -1: none */
     fx_window *dense;               /* a row-major copy, likewise */
     fx_home *home;
@@ -112,12 +113,16 @@ typedef struct fx_nest {
 fx_nest fx_nest_make(fx_build *b, int rank, const fx_dim *dims, const int *order, int n_accesses, fx_nest_access *accesses);
 fx_affine fx_nest_index(fx_build *b, const fx_nest *nest, const fx_nest_access *a);
 fx_stmt *fx_nest_wrap(fx_build *b, const fx_nest *nest, fx_stmt *body); /* body inside the loops */
+bool fx_build_is_large(fx_build *b, int rank, const fx_dim *dims);  /* so many iterations are worth several threads */
 
 /* ---- build_pointwise.c, build_reduce.c, build_join.c ------------------------------------------------- */
 fx_status fx_build_pointwise(fx_build *b, fx_node *root);
 fx_status fx_build_reduction(fx_build *b, fx_node *n);
 fx_status fx_build_cat(fx_build *b, fx_node *n);
 fx_status fx_build_pad(fx_build *b, fx_node *n);
+
+/* ---- build_index.c: places that are data, arange ----------------------------------------------------- */
+fx_status fx_build_gather(fx_build *b, fx_node *n);
 
 /* ---- build_expr.c: scalar expressions of pointwise ops ------------------------------------------- */
 

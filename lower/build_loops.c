@@ -54,19 +54,25 @@ fx_affine fx_nest_index(fx_build *b, const fx_nest *nest, const fx_nest_access *
     return f;
 }
 
-fx_stmt *fx_nest_wrap(fx_build *b, const fx_nest *nest, fx_stmt *body)
+bool fx_build_is_large(fx_build *b, int rank, const fx_dim *dims)
 {
     fx_dim count = fx_dim_of(1);
-    for (int i = 0; i < nest->n; i++)
-        count = fx_dim_mul(b->ctx, count, nest->extent[i]);
-    int64_t least, total; /* the most iterations */
-    fx_dim_bounds(fx_build_symbols(b), count, &least, &total);
+    for (int i = 0; i < rank; i++)
+        count = fx_dim_mul(b->ctx, count, dims[i]);
+    int64_t least, most;
+    fx_dim_bounds(fx_build_symbols(b), count, &least, &most);
+    return most >= PARALLEL_FROM;
+}
+
+fx_stmt *fx_nest_wrap(fx_build *b, const fx_nest *nest, fx_stmt *body)
+{
+    bool large = fx_build_is_large(b, nest->n, nest->extent);
     for (int i = nest->n - 1; i >= 0; i--) {
         fx_stmt *loop = fx_stmt_new(b->p, FX_ST_LOOP);
         loop->var = nest->var[i];
         loop->extent = nest->extent[i];
         loop->hint = nest->hint[i];
-        loop->loop = i == 0 && total >= PARALLEL_FROM ? FX_LOOP_PARALLEL : i == nest->n - 1 ? FX_LOOP_VECTOR : FX_LOOP_SERIAL;
+        loop->loop = i == 0 && large ? FX_LOOP_PARALLEL : i == nest->n - 1 ? FX_LOOP_VECTOR : FX_LOOP_SERIAL;
         loop->body = body;
         body = loop;
     }
