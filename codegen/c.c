@@ -48,6 +48,15 @@ static bool taken_elsewhere(const char *prefix)
     return fx_header_reserved(prefix);
 }
 
+const char *fx_c_add_reason(fx_emit *e, const char *name, const char *text)
+{
+    enum { LONGEST = 24 };
+    const char *want = fx_arena_printf(e->arena, "%s_ERR_%.*s", e->PREFIX, LONGEST, fx_upper(e->arena, name));
+    fx_reason r = {fx_names_make(&e->names, want, FX_IDENT_MAX, "ERR"), text};
+    FX_PUSH(e->arena, e->reasons, e->n_reasons, e->cap_reasons) = r;
+    return r.name;
+}
+
 static fx_status choose_prefix(fx_emit *e)
 {
     enum { LONGEST = 30 }; /* leaves room for the rest of a name */
@@ -72,10 +81,10 @@ static fx_status choose_prefix(fx_emit *e)
 static void take_own_names(fx_emit *e)
 {
     static const char *const own[] = {"context", "init", "run", "run_v", "status_string", "weights", "weights_t", "weights_size_check", "to_i32",
-                                      "to_i64"};
+                                      "to_i64", "dims", "check_dims", "arena_size", "slots"};
     static const char *const macros[] = {"H", "ARENA_SIZE", "ARENA_ALIGN", "WEIGHTS_SIZE", "STACK_SIZE", "INPUTS", "OUTPUTS", "ALIGNED", "PARALLEL",
                                          "VECTOR", "WEIGHTS_FILE", "CHECK_PAINT", "OK", "ERR_NULL", "ERR_SIZE", "ERR_ALIGN", "ERR_WEIGHTS",
-                                         "ERR_RUNTIME"};
+                                         "ERR_RUNTIME", "UNROLL", "FAIL"};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         fx_names_take(&e->names, fx_arena_printf(e->arena, "%s_%s", e->prefix, own[i]));
     for (size_t i = 0; i < sizeof macros / sizeof macros[0]; i++)
@@ -100,9 +109,13 @@ static void choose_names(fx_emit *e)
 
     fx_names run;
     fx_names_init(&run, e->arena, &e->names);
-    static const char *const fixed[] = {"ctx", "weights", "arena", "inputs", "outputs", "status"};
+    static const char *const fixed[] = {"ctx", "weights", "arena", "inputs", "outputs", "status", "dims", "at"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-        fx_names_take(&run, fixed[i]);
+        if (i < 6 || p->n_symbols)
+            fx_names_take(&run, fixed[i]);
+    e->symbols = FX_NEW_ARRAY(e->arena, const char *, p->n_symbols + 1);
+    for (size_t i = 0; i < p->n_symbols; i++)
+        e->symbols[i] = fx_names_make(&run, p->symbols[i].name, 32, "size");
     e->bufs = FX_NEW_ARRAY(e->arena, const char *, p->n_bufs + 1);
     e->inputs = FX_NEW_ARRAY(e->arena, const char *, p->n_inputs + 1);
     e->outputs = FX_NEW_ARRAY(e->arena, const char *, p->n_outputs + 1);
@@ -118,7 +131,7 @@ static void choose_names(fx_emit *e)
             e->bufs[b->id] = e->outputs[i];
     }
     for (size_t i = 0; i < p->n_bufs; i++)
-        if (!e->bufs[i] && p->bufs[i].kind != FX_BUF_WEIGHT) /* those are members of a struct */
+        if (!e->bufs[i] && p->bufs[i].kind != FX_BUF_WEIGHT && p->bufs[i].kind != FX_BUF_LOCAL) /* members of a struct; named in their block */
             e->bufs[i] = fx_names_make(&run, p->bufs[i].name, FX_IDENT_MAX, "buf");
 }
 
@@ -128,9 +141,11 @@ static fx_status emit(fx_emit *e)
     FX_TRY(choose_prefix(e));
     choose_names(e);
     FX_TRY(fx_weights_layout(e));
+    e->finite_arena = e->p->arena_size || !e->p->n_slots;
     e->arena_size = e->p->arena_size ? e->p->arena_size : FX_WEIGHTS_ALIGN;
     e->weights = e->opt->weights != FX_WEIGHTS_AUTO      ? e->opt->weights
                  : e->weights_size <= AUTO_LIMIT + 64 ? FX_WEIGHTS_C : FX_WEIGHTS_BIN;
+    FX_TRY(fx_c_scan_sizes(e));
     FX_TRY(fx_c_scan(e));
     e->stack_size = fx_c_stack(e);
 

@@ -185,7 +185,7 @@ static void put(fx_emit *e, fx_text *t, const fx_sym *s, binding around)
     case FX_SYM_FLOORDIV:
         put(e, &a, s->args[0], below ? B_ATOM : B_PRODUCT);
         put(e, &b, s->args[1], B_ATOM);
-        if (below)
+        if (below && !e->roughly)
             fx_printf(t, "(%s >= 0 ? %s / %s : -((%s - 1 - %s) / %s))", a.data, a.data, b.data, b.data, a.data, b.data);
         else
             fx_printf(t, "%s / %s", a.data, b.data);
@@ -193,7 +193,7 @@ static void put(fx_emit *e, fx_text *t, const fx_sym *s, binding around)
     case FX_SYM_CEILDIV:
         put(e, &a, s->args[0], below ? B_ATOM : B_SUM);
         put(e, &b, s->args[1], B_ATOM);
-        if (below)
+        if (below && !e->roughly)
             fx_printf(t, "(%s > 0 ? (%s + %s - 1) / %s : %s / %s)", a.data, a.data, b.data, b.data, a.data, b.data);
         else
             fx_printf(t, "(%s + %s - 1) / %s", a.data, b.data, b.data);
@@ -201,7 +201,9 @@ static void put(fx_emit *e, fx_text *t, const fx_sym *s, binding around)
     case FX_SYM_MOD:
         put(e, &a, s->args[0], below ? B_ATOM : B_PRODUCT);
         put(e, &b, s->args[1], B_ATOM);
-        if (below)
+        if (e->roughly)
+            fx_puts(t, b.data);
+        else if (below)
             fx_printf(t, "((%s %% %s + %s) %% %s)", a.data, b.data, b.data, b.data);
         else
             fx_printf(t, "%s %% %s", a.data, b.data);
@@ -241,6 +243,10 @@ void fx_put_dims(fx_emit *e, fx_text *t, int rank, const fx_dim *dims, const cha
 {
     if (rank == 0)
         fx_puts(t, "scalar");
+    bool by = strcmp(between, "x") == 0; /* 1x3x32x32, batch x 3 x 32 x 32 */
+    for (int i = 0; by && i < rank; i++)
+        if (!fx_dim_known(dims[i]))
+            between = " x ";
     for (int i = 0; i < rank; i++)
-        fx_printf(t, "%s%s", i ? between : "", *between == 'x' ? fx_c_factor(e, dims[i]) : fx_c_dim(e, dims[i]));
+        fx_printf(t, "%s%s", i ? between : "", by ? fx_c_factor(e, dims[i]) : fx_c_dim(e, dims[i]));
 }

@@ -133,6 +133,10 @@ static const char *const_text(fx_emit *e, const fx_sexpr *x)
     fx_text_init(&t, e->arena);
     if (x->dtype == FX_F32)
         fx_put_float(&t, (float)x->imm, true);
+    else if (x->dtype == FX_F16)
+        fx_put_float(&t, fx_half_to_float(fx_float_to_half((float)x->imm)), true);
+    else if (x->dtype == FX_BF16)
+        fx_put_float(&t, fx_bf16_to_float(fx_float_to_bf16((float)x->imm)), true);
     else if (isnan(x->imm))
         fx_puts(&t, "(double)NAN");
     else if (isinf(x->imm))
@@ -164,10 +168,12 @@ const char *fx_c_affine(fx_emit *e, const fx_affine *a)
             if (!used[i] && (at < 0 || stride_of(e, a->coef[i]) > stride_of(e, a->coef[at])))
                 at = i;
         used[at] = true;
-        const char *name = a->var[at] >= 0 ? e->loops[a->var[at]].name : e->locals[FX_VAR_LOCAL(a->var[at])];
+        const char *name = a->var[at] >= 0 ? e->loops[a->var[at]].name : e->locals[FX_VAR_LOCAL(a->var[at])].name;
         if (!name)
             continue;
         fx_dim c = a->coef[at];
+        if (a->var[at] < 0 && fx_dtype_size(e->locals[FX_VAR_LOCAL(a->var[at])].dtype) < 8)
+            name = fx_arena_printf(e->arena, "(ptrdiff_t)%s", name);
         bool minus = fx_c_dim_negative(c);
         if (minus)
             c = fx_dim_scale(e->ctx, c, -1);
@@ -218,6 +224,21 @@ static bool is_comparison(fx_sop op)
     return op >= FX_S_eq && op <= FX_S_ge;
 }
 
+static bool is_half(fx_dtype d)
+{
+    return d == FX_F16 || d == FX_BF16;
+}
+
+const char *fx_c_value_type(fx_dtype d)
+{
+    return is_half(d) ? "float" : fx_c_type(d);
+}
+
+static const char *half_name(fx_dtype d)
+{
+    return d == FX_F16 ? "f16" : "bf16";
+}
+
 /* The type an operation computes in: its own, but its operands' for comparisons. */
 static fx_dtype works_in(const fx_sexpr *x)
 {
@@ -227,12 +248,34 @@ static fx_dtype works_in(const fx_sexpr *x)
 static const char *template_of(const fx_sexpr *x)
 {
     fx_dtype d = works_in(x);
-    spelling sp = d == FX_F32 ? SP_F32 : d == FX_F64 ? SP_F64 : SP_INT;
+    spelling sp = d == FX_F32 || is_half(d) ? SP_F32 : d == FX_F64 ? SP_F64 : SP_INT;
     if (sp == SP_INT && !is_int(d))
         return "";
     if (x->op == FX_S_not && d == FX_BOOL)
         return "$0 == 0";
     return scalars[x->op - FIRST_SCALAR].text[sp];
+}
+
+/* The template with the width of integers put in. */
+static const char *spelled(fx_emit *e, const fx_sexpr *x)
+{
+    const char *s = template_of(x), *at = strstr(s, "$i");
+    if (!at)
+        return s;
+    return fx_arena_printf(e->arena, "%.*s%s%s", (int)(at - s), s, works_in(x) == FX_I64 ? "i64" : "i32", at + 2);
+}
+
+/* Whether the result of an operation on representable float16 or bfloat16 numbers is surely representable. */
+static bool is_exact(fx_sop op)
+{
+    switch (op) {
+    case FX_S_neg: case FX_S_abs: case FX_S_sign: case FX_S_copysign: case FX_S_max: case FX_S_min: case FX_S_fmax: case FX_S_fmin:
+    case FX_S_floor: case FX_S_ceil: case FX_S_round: case FX_S_trunc:
+    case FX_S_relu: case FX_S_clamp: case FX_S_select:
+        return true;
+    default:
+        return is_comparison(op);
+    }
 }
 
 /* Floats become uint8 by way of int64, smaller integers by way of int32, as torch does it; that decides what out of range means. */
@@ -270,9 +313,14 @@ static fx_status scan_value(fx_emit *e, fx_map *seen, const fx_sexpr *x, int dep
         if (!*s)
             return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, &e->step->loc, "step '%s': no C spelling of %s on %s", e->step->name,
                            scalars[x->op - FIRST_SCALAR].name, fx_dtype_name(works_in(x)));
-        if (strstr(s, "fxrt_"))
-            e->math = true;
-        if (is_int(works_in(x)) && (is_comparison(x->op) || x->op == FX_S_max || x->op == FX_S_min || x->op == FX_S_select || x->op == FX_S_not))
+        if (strstr(s, "$i"))
+            e->texts[FX_TEXT_INT] = true;
+        else if (strstr(s, "_f64("))
+            e->texts[FX_TEXT_MATH64] = true;
+        else if (strstr(s, "fxrt_"))
+            e->texts[FX_TEXT_MATH] = true;
+        if (is_int(works_in(x)) && (is_comparison(x->op) || x->op == FX_S_max || x->op == FX_S_min || x->op == FX_S_fmax || x->op == FX_S_fmin ||
+                                   x->op == FX_S_relu || x->op == FX_S_select || x->op == FX_S_not))
             e->int_compares = true;
         for (int i = 0; i < scalars[x->op - FIRST_SCALAR].arity; i++)
             if (!x->arg[i])
@@ -280,7 +328,9 @@ static fx_status scan_value(fx_emit *e, fx_map *seen, const fx_sexpr *x, int dep
                                scalars[x->op - FIRST_SCALAR].name, i);
     }
     }
-    if (x->dtype == FX_F16 || x->dtype == FX_BF16 || x->dtype == FX_C64 || x->dtype == FX_C128)
+    if (is_half(x->dtype) && x->op != FX_S_CONST)
+        e->texts[FX_TEXT_MATH] = e->texts[FX_TEXT_HALF] = true;
+    if (x->dtype == FX_C64 || x->dtype == FX_C128)
         return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, &e->step->loc, "step '%s': no C spelling of computing in %s", e->step->name,
                        fx_dtype_name(x->dtype));
     for (int i = 0; i < 3; i++)
@@ -385,7 +435,7 @@ static const char *expand(fx_emit *e, const char *tmpl, const piece *arg)
 static piece wrap_int(fx_emit *e, const fx_sexpr *x, const piece *arg)
 {
     fx_dtype d = works_in(x);
-    const char *tmpl = template_of(x);
+    const char *tmpl = spelled(e, x);
     bool wraps = x->op == FX_S_add || x->op == FX_S_sub || x->op == FX_S_mul || x->op == FX_S_neg;
     if (wraps) {
         piece u[3];
@@ -402,7 +452,8 @@ static piece wrap_int(fx_emit *e, const fx_sexpr *x, const piece *arg)
                 operand[i] = (piece){fx_arena_printf(e->arena, "(int)(%s)", arg[i].text), P_UNARY};
     }
     const char *text = expand(e, tmpl, operand);
-    bool promoted = (x->op == FX_S_not || x->op == FX_S_and || x->op == FX_S_or || x->op == FX_S_xor) && d != FX_I32 && d != FX_I64;
+    bool promoted = (x->op == FX_S_not || x->op == FX_S_and || x->op == FX_S_or || x->op == FX_S_xor || strstr(template_of(x), "$i")) &&
+                    d != FX_I32 && d != FX_I64;
     if (promoted && d != FX_BOOL)
         return (piece){fx_arena_printf(e->arena, "(%s)(%s)", fx_c_type(d), text), P_UNARY};
     return (piece){text, template_prec(tmpl)};
@@ -410,8 +461,11 @@ static piece wrap_int(fx_emit *e, const fx_sexpr *x, const piece *arg)
 
 static piece cast(fx_emit *e, fx_dtype to, fx_dtype from, piece p)
 {
-    if (to == from)
+    if (to == from || (to == FX_F32 && is_half(from)))
         return p;
+    if (is_half(to))
+        return (piece){fx_arena_printf(e->arena, from == FX_F32 || is_half(from) ? "fxrt_round_%s(%s)" : "fxrt_round_%s((float)%s)", half_name(to),
+                                       from == FX_F32 || is_half(from) ? p.text : fit(e, p, P_UNARY)), P_PRIMARY};
     if (to == FX_BOOL)
         return (piece){fx_arena_printf(e->arena, "%s != 0", fit(e, p, P_ADD)), P_REL};
     if (is_int(to) && fx_dtype_is_float(from)) {
@@ -451,13 +505,18 @@ static uses *count_uses(printer *pr, const fx_sexpr *x)
     return u;
 }
 
-/* Integers' max and min repeat their operands: twice the uses, so that nothing is computed twice. */
+/* Integers' max, min and relu repeat their operands: twice the uses, so that nothing is computed twice. */
 static void count_operands(printer *pr, const fx_sexpr *x)
 {
-    bool twice = (x->op == FX_S_max || x->op == FX_S_min) && is_int(x->dtype);
+    bool twice = is_int(x->dtype) && (x->op == FX_S_max || x->op == FX_S_min || x->op == FX_S_fmax || x->op == FX_S_fmin || x->op == FX_S_relu);
     for (int i = 0; i < 3; i++)
         for (int k = 0; x->arg[i] && k < (twice ? 2 : 1); k++)
             count_uses(pr, x->arg[i]);
+}
+
+static const char *element(fx_emit *e, const fx_sexpr *load)
+{
+    return fx_arena_printf(e->arena, "%s[%s]", fx_c_buf(e, load->buf), fx_c_affine(e, &load->index));
 }
 
 static piece print(printer *pr, const fx_sexpr *x)
@@ -476,10 +535,12 @@ static piece print(printer *pr, const fx_sexpr *x)
         simple = true;
         break;
     case FX_S_LOAD:
-        r = (piece){fx_arena_printf(e->arena, "%s[%s]", fx_c_buf(e, x->buf), fx_c_affine(e, &x->index)), P_PRIMARY};
+        r = (piece){element(e, x), P_PRIMARY};
+        if (is_half(x->dtype))
+            r.text = fx_arena_printf(e->arena, "fxrt_from_%s(%s)", half_name(x->dtype), r.text);
         break;
     case FX_S_LOCAL:
-        r = (piece){e->locals[x->local], P_PRIMARY};
+        r = (piece){e->locals[x->local].name, P_PRIMARY};
         simple = true;
         break;
     case FX_S_INDEX:
@@ -499,14 +560,35 @@ static piece print(printer *pr, const fx_sexpr *x)
             r = wrap_int(e, x, arg);
         else
             r = (piece){expand(e, tmpl, arg), template_prec(tmpl)};
+        if (is_half(x->dtype) && !is_exact(x->op))
+            r = (piece){fx_arena_printf(e->arena, "fxrt_round_%s(%s)", half_name(x->dtype), r.text), P_PRIMARY};
     }
     }
     if (!simple && u && (u->count > 1 || strlen(r.text) > LONG)) {
         u->name = fx_names_make(e->scope, "t", FX_IDENT_MAX, "t");
-        fx_emit_line(e, "const %s %s = %s;", fx_c_type(x->dtype), u->name, r.text);
+        fx_emit_line(e, "const %s %s = %s;", fx_c_value_type(x->dtype), u->name, r.text);
         return (piece){u->name, P_PRIMARY};
     }
     return r;
+}
+
+/* Half-wide floats that are only moved keep their bits; constants are their bits. */
+fx_status fx_c_stored(fx_emit *e, fx_dtype dtype, const fx_sexpr *x, const char **out)
+{
+    if (!is_half(dtype))
+        return fx_c_value(e, x, out);
+    if (x->op == FX_S_LOAD) {
+        *out = element(e, x);
+        return FX_OK;
+    }
+    if (x->op == FX_S_CONST) {
+        uint16_t bits = dtype == FX_F16 ? fx_float_to_half((float)x->imm) : fx_float_to_bf16((float)x->imm);
+        *out = bits ? fx_arena_printf(e->arena, "0x%04x", bits) : "0";
+        return FX_OK;
+    }
+    FX_TRY(fx_c_value(e, x, out));
+    *out = fx_arena_printf(e->arena, "fxrt_to_%s(%s)", half_name(dtype), *out);
+    return FX_OK;
 }
 
 fx_status fx_c_value(fx_emit *e, const fx_sexpr *x, const char **out)

@@ -29,16 +29,28 @@ static void put_ios(fx_emit *e, fx_text *t, const char *what, const fx_io *io, s
 static void put_io_macros(fx_emit *e, fx_text *t, const char *what, const fx_io *io, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        long long numel = 1;
+        fx_dim numel = fx_dim_of(1);
         for (int d = 0; d < io[i].rank; d++)
-            numel *= io[i].dims[d].value;
-        fx_printf(t, "#define %s_%s%zu_NUMEL %lld\n#define %s_%s%zu_RANK %d\n", e->PREFIX, what, i, numel, e->PREFIX, what, i, io[i].rank);
+            numel = fx_dim_mul(e->ctx, numel, io[i].dims[d]);
+        const char *of = fx_dim_known(numel) ? "" : "(dims)";
+        e->symbol_prefix = "(dims)->";
+        fx_printf(t, "#define %s_%s%zu_NUMEL%s %s\n", e->PREFIX, what, i, of, fx_dim_known(numel) ? fx_c_dim(e, numel) : fx_c_factor(e, numel));
+        fx_printf(t, "#define %s_%s%zu_RANK %d\n", e->PREFIX, what, i, io[i].rank);
         if (io[i].rank > 0) {
-            fx_printf(t, "#define %s_%s%zu_SHAPE {", e->PREFIX, what, i);
+            for (int d = 0; d < io[i].rank; d++)
+                of = fx_dim_known(io[i].dims[d]) ? of : "(dims)"; /* of 0 elements, but not of one shape */
+            fx_printf(t, "#define %s_%s%zu_SHAPE%s {", e->PREFIX, what, i, of);
             fx_put_dims(e, t, io[i].rank, io[i].dims, ", ");
             fx_puts(t, "}\n");
         }
+        e->symbol_prefix = NULL;
     }
+}
+
+/* ", const net_dims *dims" in the heads of functions that depend on sizes. */
+static const char *dims_param(const fx_emit *e)
+{
+    return e->p->n_symbols ? fx_arena_printf(e->arena, ", const %s_dims *dims", e->prefix) : "";
 }
 
 /* "int net_run(const net_context *ctx, const float *x, float *output)" on as few lines as it fits. */
@@ -47,7 +59,7 @@ static void put_run_head(fx_emit *e, fx_text *t)
     const fx_program *p = e->p;
     fx_text line;
     fx_text_init(&line, e->arena);
-    fx_printf(&line, "int %s_run(const %s_context *ctx", e->prefix, e->prefix);
+    fx_printf(&line, "int %s_run(const %s_context *ctx%s", e->prefix, e->prefix, dims_param(e));
     size_t size = line.size;
     for (size_t i = 0; i < p->n_inputs + p->n_outputs; i++) {
         bool in = i < p->n_inputs;
@@ -82,12 +94,24 @@ static const char *weights_argument(const fx_emit *e)
 static void put_usage(fx_emit *e, fx_text *t)
 {
     const char *p = e->prefix, *P = e->PREFIX;
-    fx_printf(t, " *\n * Use:\n *   static %s_ALIGNED unsigned char arena[%s_ARENA_SIZE];\n", P, P);
+    if (!e->p->n_symbols || e->finite_arena)
+        fx_printf(t, " *\n * Use:\n *   static %s_ALIGNED unsigned char arena[%s_ARENA_SIZE];\n", P, P);
+    else
+        fx_printf(t, " *\n * Use:\n *   void *arena = ...; // a block of arena_size bytes, aligned to %s_ARENA_ALIGN\n", P);
     if (e->weights == FX_WEIGHTS_BIN)
         fx_printf(t, " *   static %s_ALIGNED unsigned char weights[%s_WEIGHTS_SIZE]; // the content of %s.bin, read or mapped\n", P, P, p);
     fx_printf(t, " *   %s_context ctx;\n", p);
-    fx_printf(t, " *   int status = %s_init(&ctx, %s, arena, sizeof arena);\n", p, weights_argument(e));
-    fx_printf(t, " *   if (status == %s_OK)\n *       status = %s_run(&ctx", P, p);
+    if (e->p->n_symbols) {
+        fx_printf(t, " *   const %s_dims dims = {", p);
+        for (size_t i = 0; i < e->p->n_symbols; i++)
+            fx_printf(t, "%s.%s = %lld", i ? ", " : "", e->symbols[i], (long long)e->p->symbols[i].min);
+        fx_puts(t, "};\n");
+    }
+    const char *size = !e->p->n_symbols || e->finite_arena ? "sizeof arena" : "arena_size";
+    if (*size == 'a')
+        fx_printf(t, " *   const size_t arena_size = %s_arena_size(&dims);\n", p);
+    fx_printf(t, " *   int status = %s_init(&ctx, %s, arena, %s);\n", p, weights_argument(e), size);
+    fx_printf(t, " *   if (status == %s_OK)\n *       status = %s_run(&ctx%s", P, p, e->p->n_symbols ? ", &dims" : "");
     for (size_t i = 0; i < e->p->n_inputs && i < 4; i++)
         fx_printf(t, ", %s", e->inputs[i]);
     fx_puts(t, e->p->n_inputs > 4 ? ", ..." : "");
@@ -122,7 +146,11 @@ fx_status fx_c_header(fx_emit *e)
     fx_printf(t, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n", N, N);
     fx_puts(t, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
 
-    fx_printf(t, "#define %s_ARENA_SIZE %llu\n", N, (unsigned long long)e->arena_size);
+    if (!p->n_symbols)
+        fx_printf(t, "#define %s_ARENA_SIZE %llu\n", N, (unsigned long long)e->arena_size);
+    else if (e->finite_arena)
+        fx_printf(t, "#define %s_ARENA_SIZE %llu /* with the largest sizes; %s_arena_size() says what others need */\n", N,
+                  (unsigned long long)e->arena_size, n);
     fx_printf(t, "#define %s_ARENA_ALIGN %d\n", N, FX_WEIGHTS_ALIGN);
     fx_printf(t, "#define %s_WEIGHTS_SIZE %llu\n", N, (unsigned long long)e->weights_size);
     fx_printf(t, "#define %s_STACK_SIZE %llu /* the most stack %s_run takes, the C library's functions aside */\n", N,
@@ -140,18 +168,25 @@ fx_status fx_c_header(fx_emit *e)
 
     fx_puts(t, "/* What the functions return. */\nenum {\n");
     for (int i = 0; i < N_STATUSES; i++)
-        fx_printf(t, "    %s_%s = %d%s /* %s */\n", N, statuses[i].name, i, i + 1 < N_STATUSES ? "," : "", statuses[i].text);
+        fx_printf(t, "    %s_%s = %d%s /* %s */\n", N, statuses[i].name, i, i + 1 < N_STATUSES || e->n_reasons ? "," : "", statuses[i].text);
+    for (size_t i = 0; i < e->n_reasons; i++) {
+        fx_printf(t, "    %s = %zu%s /* ", e->reasons[i].name, FX_FIRST_REASON + i, i + 1 < e->n_reasons ? "," : "");
+        fx_put_comment(t, e->reasons[i].text, 200);
+        fx_puts(t, " */\n");
+    }
     fx_puts(t, "};\n\n");
 
+    if (p->n_symbols)
+        fx_c_sizes_header(e, t);
     fx_printf(t, "/* Filled by %s_init; its members are not for use. */\ntypedef struct %s_context {\n    const void *weights;\n"
-                 "    void *arena;\n} %s_context;\n\n", n, n, n);
+                 "    void *arena;\n%s} %s_context;\n\n", n, n, p->n_symbols ? "    size_t arena_size;\n" : "", n);
     fx_puts(t, "/* Checks what it is given and makes a context of it. Both blocks must stay as long as the context is used. */\n");
     fx_printf(t, "int %s_init(%s_context *ctx, const void *weights, size_t weights_size, void *arena, size_t arena_size);\n\n", n, n);
     fx_puts(t, "/* Computes the outputs. */\n");
     put_run_head(e, t);
     fx_puts(t, ";\n\n");
     fx_printf(t, "/* The same with arrays of pointers: %s_INPUTS inputs, %s_OUTPUTS outputs. */\n", N, N);
-    fx_printf(t, "int %s_run_v(const %s_context *ctx, const void *const *inputs, void *const *outputs);\n\n", n, n);
+    fx_printf(t, "int %s_run_v(const %s_context *ctx%s, const void *const *inputs, void *const *outputs);\n\n", n, n, dims_param(e));
     fx_printf(t, "/* What a status means. Never NULL. */\nconst char *%s_status_string(int status);\n", n);
     fx_c_weights_struct(e, t);
     if (e->weights != FX_WEIGHTS_BIN)
@@ -202,6 +237,16 @@ static void put_prologue(fx_emit *e, fx_text *t)
                      "#pragma clang diagnostic ignored \"-Wpass-failed\" /* not every loop is worth it */\n"
                      "#define %s_VECTOR _Pragma(\"clang loop vectorize(assume_safety)\")\n#elif defined(__GNUC__)\n"
                      "#define %s_VECTOR _Pragma(\"GCC ivdep\")\n#else\n#define %s_VECTOR\n#endif\n", N, N, N);
+    if (e->unrolled)
+        fx_printf(t, "\n/* Wholly unrolled, so that small arrays stay in registers. */\n#if defined(__GNUC__)\n"
+                     "#define %s_UNROLL _Pragma(\"GCC unroll 64\")\n#else\n#define %s_UNROLL\n#endif\n", N, N);
+    bool checks = false;
+    for (size_t i = 0; i < e->p->n_steps; i++)
+        checks |= e->facts[i].checks > 0;
+    if (checks)
+        fx_printf(t, "\n/* Notes why the run fails; several threads may do so at once. */\n#if defined(_OPENMP)\n"
+                     "#define %s_FAIL(reason) do { _Pragma(\"omp atomic write\") status = (reason); } while (0)\n#else\n"
+                     "#define %s_FAIL(reason) (status = (reason))\n#endif\n", N, N);
 }
 
 /* A model may well ask whether an unsigned number is below zero, or equals itself. */
@@ -240,7 +285,10 @@ static void put_init(fx_emit *e, fx_text *t)
         fx_printf(t, "%s%d", i ? ", " : "", e->hash[i]);
     fx_printf(t, "};\n    const %s_weights_t *w = (const %s_weights_t *)weights;\n", n, n);
     fx_printf(t, "    if (!ctx || !weights || !arena)\n        return %s_ERR_NULL;\n", N);
-    fx_printf(t, "    if (weights_size != %s_WEIGHTS_SIZE || arena_size < %s_ARENA_SIZE)\n        return %s_ERR_SIZE;\n", N, N, N);
+    if (e->p->n_symbols)
+        fx_printf(t, "    if (weights_size != %s_WEIGHTS_SIZE)\n        return %s_ERR_SIZE;\n", N, N);
+    else
+        fx_printf(t, "    if (weights_size != %s_WEIGHTS_SIZE || arena_size < %s_ARENA_SIZE)\n        return %s_ERR_SIZE;\n", N, N, N);
     fx_printf(t, "    if (((uintptr_t)weights | (uintptr_t)arena) %% %s_ARENA_ALIGN != 0)\n        return %s_ERR_ALIGN;\n", N, N);
     fx_printf(t, "    if (memcmp(w->magic, \"%s\", 8) != 0 || w->byte_order != 0x01020304 || w->version != %d ||\n"
                  "        w->size != %s_WEIGHTS_SIZE || memcmp(w->model, model, 8) != 0)\n        return %s_ERR_WEIGHTS;\n",
@@ -250,7 +298,8 @@ static void put_init(fx_emit *e, fx_text *t)
         any |= e->kernels[k];
     if (e->opt->link_runtime && any)
         fx_printf(t, "    if (fxrt_abi_version() != FXRT_ABI_VERSION)\n        return %s_ERR_RUNTIME;\n", N);
-    fx_printf(t, "    ctx->weights = weights;\n    ctx->arena = arena;\n    return %s_OK;\n}\n", N);
+    fx_printf(t, "    ctx->weights = weights;\n    ctx->arena = arena;\n%s    return %s_OK;\n}\n",
+              e->p->n_symbols ? "    ctx->arena_size = arena_size;\n" : "", N);
 }
 
 static size_t align_of(fx_dtype dtype)
@@ -264,7 +313,7 @@ static void put_run_checks(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
     size_t total = p->n_inputs + p->n_outputs;
-    fx_puts(t, "    if (!ctx || !ctx->weights || !ctx->arena");
+    fx_puts(t, e->p->n_symbols ? "    if (!ctx || !ctx->weights || !ctx->arena || !dims" : "    if (!ctx || !ctx->weights || !ctx->arena");
     for (size_t i = 0; i < total; i++)
         fx_printf(t, "%s!%s", i % 8 == 0 ? " ||\n        " : " || ", i < p->n_inputs ? e->inputs[i] : e->outputs[i - p->n_inputs]);
     fx_printf(t, ")\n        return %s_ERR_NULL;\n", e->PREFIX);
@@ -281,6 +330,25 @@ static void put_run_checks(fx_emit *e, fx_text *t)
         if (n)
             fx_printf(t, ") %% %zu != 0)\n        return %s_ERR_ALIGN;\n", align, e->PREFIX);
     }
+}
+
+/* Checks the sizes, and finds where the slots of the arena start. */
+static void put_run_sizes(fx_emit *e, fx_text *t, const bool *used)
+{
+    const fx_program *p = e->p;
+    const char *n = e->prefix;
+    bool checks = false;
+    for (size_t i = 0; i < p->n_steps; i++)
+        checks |= e->facts[i].checks > 0;
+    if (!p->n_symbols) {
+        if (checks)
+            fx_puts(t, "    int status;\n");
+        return;
+    }
+    fx_printf(t, "    %sint status = %s_check_dims(dims);\n    if (status != %s_OK)\n        return status;\n", checks ? "" : "const ", n, e->PREFIX);
+    fx_printf(t, "    uint64_t at[%zu];\n    %s_slots(dims, at);\n    if (ctx->arena_size < at[%zu])\n        return %s_ERR_SIZE;\n", p->n_slots + 1, n,
+              p->n_slots, e->PREFIX);
+    fx_c_size_locals(e, t, "ptrdiff_t", used);
 }
 
 /* Whether a step names the buffer: others need no pointer in NAME_run. */
@@ -304,11 +372,15 @@ static void put_run(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
     const char *n = e->prefix;
-    bool *used = FX_NEW_ARRAY(e->arena, bool, p->n_bufs + 1), weights = false;
+    bool *used = FX_NEW_ARRAY(e->arena, bool, p->n_bufs + 1), *symbols = FX_NEW_ARRAY(e->arena, bool, p->n_symbols + 1), weights = false;
     mark_used(e, used, &weights);
+    for (size_t s = 0; s < p->n_steps; s++)
+        for (size_t i = 0; i < p->n_symbols; i++)
+            symbols[i] |= e->facts[s].symbols[i];
     for (size_t i = 0; i < p->n_outputs; i++) {
         if (needs_copy(p, i)) {
             used[p->outputs[i].buf] = true;
+            (void)fx_c_scan_dim(e, p->bufs[p->outputs[i].buf].numel, symbols); /* has a spelling: fx_c_scan_sizes */
             weights |= p->bufs[p->outputs[i].buf].kind == FX_BUF_WEIGHT;
         }
     }
@@ -316,6 +388,7 @@ static void put_run(fx_emit *e, fx_text *t)
     put_run_head(e, t);
     fx_puts(t, "\n{\n");
     put_run_checks(e, t);
+    put_run_sizes(e, t, symbols);
     if (weights)
         fx_printf(t, "    const %s_weights_t *weights = (const %s_weights_t *)ctx->weights;\n", n, n);
     bool arena = false;
@@ -327,8 +400,8 @@ static void put_run(fx_emit *e, fx_text *t)
         const fx_buf *b = &p->bufs[i];
         if (!used[i] || b->kind != FX_BUF_ARENA)
             continue;
-        fx_printf(t, "    %s *const %s = (%s *)(arena + %llu);", fx_c_type(b->dtype), e->bufs[i], fx_c_type(b->dtype),
-                  (unsigned long long)b->offset);
+        const char *offset = b->slot >= 0 ? fx_arena_printf(e->arena, "at[%d]", b->slot) : fx_arena_printf(e->arena, "%llu", (unsigned long long)b->offset);
+        fx_printf(t, "    %s *const %s = (%s *)(arena + %s);", fx_c_type(b->dtype), e->bufs[i], fx_c_type(b->dtype), offset);
         if (b->workspace) {
             fx_puts(t, " /* workspace */\n");
         } else {
@@ -342,21 +415,36 @@ static void put_run(fx_emit *e, fx_text *t)
         const fx_step_facts *f = &e->facts[s];
         fx_text line;
         fx_text_init(&line, e->arena);
-        fx_printf(&line, "    %s(%s", e->steps[s], f->weights ? "weights" : "");
+        fx_printf(&line, f->checks ? "    if ((status = %s(" : "    %s(", e->steps[s]);
+        bool first = true;
+        for (size_t i = 0; i < p->n_symbols; i++) {
+            if (f->symbols[i])
+                fx_printf(&line, "%s%s", first ? "" : ", ", e->symbols[i]);
+            first &= !f->symbols[i];
+        }
+        if (f->weights)
+            fx_puts(&line, first ? "weights" : ", weights");
+        first &= !f->weights;
         size_t size = line.size;
         for (size_t i = 0; i < f->n_params; i++) {
             const char *name = e->bufs[f->params[i].buf];
-            bool first = i == 0 && !f->weights, wrap = !first && size + strlen(name) > 108;
+            bool wrap = !first && size + strlen(name) > 108;
             fx_printf(&line, "%s%s", first ? "" : wrap ? ",\n            " : ", ", name);
             size = (wrap ? 12 : size + 2) + strlen(name);
+            first = false;
         }
-        fx_printf(t, "%s);\n", line.data);
+        if (f->checks)
+            fx_printf(t, "%s)) != %s_OK)\n        return status;\n", line.data, e->PREFIX);
+        else
+            fx_printf(t, "%s);\n", line.data);
     }
     for (size_t i = 0; i < p->n_outputs; i++) {
         const fx_buf *b = &p->bufs[p->outputs[i].buf];
-        if (needs_copy(p, i) && b->numel.value > 0)
-            fx_printf(t, "    memcpy(%s, %s%s, %llu);\n", e->outputs[i], b->kind == FX_BUF_WEIGHT ? "weights->" : "", e->bufs[b->id],
-                      (unsigned long long)b->numel.value * fx_dtype_size(b->dtype));
+        if (!needs_copy(p, i) || fx_dim_is(b->numel, 0))
+            continue;
+        fx_dim bytes = fx_dim_scale(e->ctx, b->numel, (int64_t)fx_dtype_size(b->dtype));
+        fx_printf(t, "    memcpy(%s, %s%s, %s%s);\n", e->outputs[i], b->kind == FX_BUF_WEIGHT ? "weights->" : "", e->bufs[b->id],
+                  fx_dim_known(bytes) ? "" : "(size_t)", fx_dim_known(bytes) ? fx_c_dim(e, bytes) : fx_c_factor(e, bytes));
     }
     fx_printf(t, "    return %s_OK;\n}\n", e->PREFIX);
 }
@@ -364,7 +452,7 @@ static void put_run(fx_emit *e, fx_text *t)
 static void put_run_v(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
-    fx_printf(t, "\nint %s_run_v(const %s_context *ctx, const void *const *inputs, void *const *outputs)\n{\n", e->prefix, e->prefix);
+    fx_printf(t, "\nint %s_run_v(const %s_context *ctx%s, const void *const *inputs, void *const *outputs)\n{\n", e->prefix, e->prefix, dims_param(e));
     if (!p->n_inputs)
         fx_puts(t, "    (void)inputs;\n");
     if (!p->n_outputs)
@@ -374,7 +462,7 @@ static void put_run_v(fx_emit *e, fx_text *t)
                   p->n_outputs ? "!outputs" : "", e->PREFIX);
     fx_text line;
     fx_text_init(&line, e->arena);
-    fx_printf(&line, "    return %s_run(ctx", e->prefix);
+    fx_printf(&line, "    return %s_run(ctx%s", e->prefix, p->n_symbols ? ", dims" : "");
     size_t size = line.size;
     for (size_t i = 0; i < p->n_inputs + p->n_outputs; i++) {
         bool in = i < p->n_inputs;
@@ -393,6 +481,11 @@ static void put_status_string(fx_emit *e, fx_text *t)
     fx_printf(t, "\nconst char *%s_status_string(int status)\n{\n    switch (status) {\n", e->prefix);
     for (int i = 0; i < N_STATUSES; i++)
         fx_printf(t, "    case %s_%s: return \"%s\";\n", e->PREFIX, statuses[i].name, statuses[i].text);
+    for (size_t i = 0; i < e->n_reasons; i++) {
+        fx_printf(t, "    case %s: return ", e->reasons[i].name);
+        fx_put_c_string(t, e->reasons[i].text, 200);
+        fx_puts(t, ";\n");
+    }
     fx_puts(t, "    default: return \"unknown status\";\n    }\n}\n");
 }
 
@@ -407,6 +500,8 @@ fx_status fx_c_source(fx_emit *e)
     fx_puts(t, "\n/* ---- the model's layers, in order ---- */\n");
     FX_TRY(fx_c_steps(e, t));
     put_init(e, t);
+    if (e->p->n_symbols)
+        fx_c_sizes_source(e, t);
     put_run(e, t);
     put_run_v(e, t);
     put_status_string(e, t);

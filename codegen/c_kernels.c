@@ -70,8 +70,14 @@ static bool names_file(const char *files, const char *name)
 
 static bool needed(const fx_emit *e, const char *name)
 {
-    if (e->math && strcmp(name, "math") == 0)
-        return true;
+    static const char *const texts[] = {
+#define FX_X(id, name) #name,
+        FX_SCALAR_TEXTS(FX_X)
+#undef FX_X
+    };
+    for (int i = 0; i < FX_TEXT_COUNT; i++)
+        if (e->texts[i] && strcmp(name, texts[i]) == 0)
+            return true;
     for (int k = 0; k < FX_K_COUNT && !e->opt->link_runtime; k++)
         if (e->kernels[k] && names_file(fx_kernel_get((fx_kernel_id)k)->files, name))
             return true;
@@ -135,17 +141,19 @@ static void put_prototypes(fx_emit *e, fx_text *t)
 fx_status fx_c_kernels(fx_emit *e, fx_text *t)
 {
     const fx_target *g = &e->p->target;
-    bool any = false;
+    bool any = false, scalar = false;
     for (int k = 0; k < FX_K_COUNT; k++)
         any |= e->kernels[k];
-    if (!any && !e->math)
+    for (int i = 0; i < FX_TEXT_COUNT; i++)
+        scalar |= e->texts[i];
+    if (!any && !scalar)
         return FX_OK;
     if (e->opt->link_runtime && any) {
         fx_puts(t, "\n/* ---- kernels of libfxrt ---- */\n#include \"fxcc/runtime.h\"\n\n");
         fx_printf(t, "#if FXRT_ABI_VERSION != %d\n#error \"fxcc/runtime.h is of another version than this file: compile the model again\"\n"
                   "#endif\n\n", FXRT_ABI_VERSION);
         put_prototypes(e, t);
-        if (!e->math)
+        if (!scalar)
             return FX_OK;
     }
     fx_printf(t, "\n/* ---- kernels of fxcc's runtime, for %d lane%s%s ---- */\n", g->lanes, g->lanes == 1 ? "" : "s",

@@ -24,7 +24,7 @@ static uint64_t kernel_stack(fx_kernel_id k, uint64_t tile, bool small)
 uint64_t fx_c_stack(const fx_emit *e)
 {
     const fx_target *g = &e->p->target;
-    uint64_t pointer = g->pointer_bits == 32 ? 4 : 8, tile = (uint64_t)g->mr * (uint64_t)g->nr * sizeof(float), kernel = 0, params = 0;
+    uint64_t pointer = g->pointer_bits == 32 ? 4 : 8, tile = (uint64_t)g->mr * (uint64_t)g->nr * sizeof(float), kernel = 0, params = 0, arrays = 0;
     bool loops = false;
     for (int k = 0; k < FX_K_COUNT; k++) {
         if (e->kernels[k] && kernel_stack((fx_kernel_id)k, tile, pointer == 4) > kernel)
@@ -34,9 +34,12 @@ uint64_t fx_c_stack(const fx_emit *e)
         if (e->facts[i].n_params > params)
             params = e->facts[i].n_params;
         loops |= e->facts[i].loops > 0;
+        if (e->facts[i].array_bytes > arrays)
+            arrays = e->facts[i].array_bytes;
     }
     /* NAME_run with the steps that compilers put in line: saved registers, arguments on the stack, spilled vectors of loops. */
     uint64_t vector = pointer == 4 ? 8 : g->lanes > 4 ? (uint64_t)g->lanes * sizeof(float) : 16;
     uint64_t run = 64 * pointer + 4 * pointer * params + pointer * (e->p->n_inputs + e->p->n_outputs) + (loops ? 48 * vector : 0);
-    return (run + kernel + 63) / 64 * 64;
+    uint64_t sizes = e->p->n_symbols ? 8 * (e->p->n_slots + 1 + 2 * e->p->n_symbols) + 256 : 0; /* and a descriptor */
+    return (run + arrays + sizes + kernel + 63) / 64 * 64;
 }

@@ -9,6 +9,8 @@
 void fx_c_scan_buf(fx_emit *e, int buf, bool written)
 {
     fx_step_facts *f = e->fact;
+    if (e->p->bufs[buf].kind == FX_BUF_LOCAL)
+        return; /* declared in the step */
     if (e->p->bufs[buf].kind == FX_BUF_WEIGHT) {
         f->weights = true;
         return;
@@ -92,15 +94,29 @@ static fx_status scan_step_end(void *user, const fx_step *step)
     return FX_OK;
 }
 
+static fx_status refuse(fx_emit *e, const char *what)
+{
+    return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, &e->step->loc, "step '%s': %s, which is for GPUs: C has no spelling of it", e->step->name, what);
+}
+
+static fx_status scan_barrier(void *user, const fx_stmt *s)
+{
+    (void)s;
+    return refuse(user, "a barrier");
+}
+
 static fx_status scan_loop(void *user, const fx_stmt *loop)
 {
     fx_emit *e = user;
+    if (loop->loop == FX_LOOP_BLOCK || loop->loop == FX_LOOP_THREAD)
+        return refuse(e, "a loop over blocks or threads");
     e->fact->loops++;
     e->loops[loop->var].extent = loop->extent;
     if (loop->extent.value > INT32_MAX - 1)
         e->fact->wide = true;
     e->parallel |= loop->loop == FX_LOOP_PARALLEL && !fx_dim_is(loop->extent, 1);
     e->vector |= loop->loop == FX_LOOP_VECTOR && !fx_dim_is(loop->extent, 1);
+    e->unrolled |= loop->loop == FX_LOOP_UNROLLED && !fx_dim_is(loop->extent, 1);
     return scan_dim(e, loop->extent);
 }
 
@@ -124,6 +140,24 @@ static fx_status scan_value(void *user, const fx_stmt *s)
     return fx_c_scan_value(e, s->value);
 }
 
+static fx_status scan_check(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    e->fact->checks++;
+    const char *text = fx_arena_printf(e->arena, "%s: %s", e->step->name, s->text ? s->text : "index");
+    const char *name = fx_c_add_reason(e, e->step->name, fx_arena_printf(e->arena, "%s: out of range", text));
+    fx_map_put(e->arena, &e->checks, s, (void *)(uintptr_t)name);
+    return scan_dim(e, s->extent);
+}
+
+static fx_status scan_array(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    const fx_buf *b = &e->p->bufs[s->buf];
+    e->fact->array_bytes += ((uint64_t)b->numel.value * fx_dtype_size(b->dtype) + 15) / 16 * 16;
+    return FX_OK;
+}
+
 static fx_status scan_call(void *user, const fx_stmt *s)
 {
     fx_emit *e = user;
@@ -134,15 +168,21 @@ static fx_status scan_call(void *user, const fx_stmt *s)
     if (act >= 0)
         e->acts |= 1u << (unsigned)s->call->field[act];
     for (int i = 0; i < k->n_bufs; i++)
-        if (s->call->buf[i] >= 0)
+        if (s->call->buf[i] >= 0) {
             fx_c_scan_buf(e, s->call->buf[i], k->buf[i].written);
+            FX_TRY(scan_dim(e, s->call->offset[i]));
+        }
+    for (int i = 0; i < k->n_fields; i++)
+        if (s->call->sym[i])
+            FX_TRY(scan_dim(e, fx_dim_sym(s->call->sym[i])));
     return FX_OK;
 }
 
 fx_status fx_c_scan(fx_emit *e)
 {
     static const fx_hooks scan = {.step_begin = scan_step, .step_end = scan_step_end, .loop_begin = scan_loop, .if_begin = scan_if,
-                                  .store = scan_value, .local = scan_value, .set = scan_value, .call = scan_call};
+                                  .store = scan_value, .local = scan_value, .set = scan_value, .call = scan_call, .array = scan_array,
+                                  .check_begin = scan_check, .barrier = scan_barrier};
     e->facts = FX_NEW_ARRAY(e->arena, fx_step_facts, e->p->n_steps + 1);
     return fx_walk(e->p, &scan, e);
 }
@@ -194,6 +234,15 @@ static void leave_block(fx_emit *e)
     e->indent--;
 }
 
+/* Whether the step depends on the symbols. */
+static bool sized(const fx_emit *e)
+{
+    for (size_t i = 0; i < e->p->n_symbols; i++)
+        if (e->fact->symbols[i])
+            return true;
+    return false;
+}
+
 static fx_status step_begin(void *user, const fx_step *step)
 {
     fx_emit *e = user;
@@ -201,7 +250,7 @@ static fx_status step_begin(void *user, const fx_step *step)
     fx_step_facts *f = e->fact = &e->facts[number];
     e->step = step;
     e->loops = FX_NEW_ARRAY(e->arena, fx_loopname, f->n_vars + 1);
-    e->locals = FX_NEW_ARRAY(e->arena, const char *, f->n_locals + 1);
+    e->locals = FX_NEW_ARRAY(e->arena, fx_localname, f->n_locals + 1);
     e->assigned = FX_NEW_ARRAY(e->arena, bool, f->n_locals + 1);
     e->scope = FX_NEW(e->arena, fx_names);
     fx_names_init(e->scope, e->arena, &e->names);
@@ -220,23 +269,32 @@ static fx_status step_begin(void *user, const fx_step *step)
         if (step->flops) {
             fx_puts(t, step->shapes ? ", " : "");
             put_flops(t, step->flops);
+            if (sized(e))
+                fx_puts(t, " at the least sizes");
         }
     }
     fx_puts(t, " */\n");
 
     fx_text head;
     fx_text_init(&head, e->arena);
-    fx_printf(&head, "static void %s(", e->steps[number]);
-    size_t indent = head.size, line = head.size;
-    size_t n = f->n_params + (f->weights ? 1 : 0);
+    fx_printf(&head, "static %s %s(", f->checks ? "int" : "void", e->steps[number]);
+    size_t indent = head.size, line = head.size, sizes = 0;
+    const char **symbols = FX_NEW_ARRAY(e->arena, const char *, e->p->n_symbols + 1);
+    for (size_t i = 0; i < e->p->n_symbols; i++)
+        if (f->symbols[i])
+            symbols[sizes++] = e->symbols[i];
+    size_t before = sizes + (f->weights ? 1 : 0), n = f->n_params + before;
     e->params = FX_NEW_ARRAY(e->arena, const char *, e->p->n_bufs + 1);
     for (size_t i = 0; i < n; i++) {
         const char *text;
-        if (f->weights && i == 0) {
+        if (i < sizes) {
+            fx_names_take(e->scope, symbols[i]);
+            text = fx_arena_printf(e->arena, "ptrdiff_t %s", symbols[i]);
+        } else if (i < before) {
             fx_names_take(e->scope, "weights");
             text = fx_arena_printf(e->arena, "const %s_weights_t *weights", e->prefix);
         } else {
-            const struct fx_step_param *param = &f->params[i - (f->weights ? 1 : 0)];
+            const struct fx_step_param *param = &f->params[i - before];
             const fx_buf *b = &e->p->bufs[param->buf];
             fx_names_take(e->scope, e->bufs[param->buf]);
             e->params[param->buf] = e->bufs[param->buf];
@@ -259,6 +317,10 @@ static fx_status step_begin(void *user, const fx_step *step)
     }
     fx_printf(t, "%s%s)\n{\n", head.data, n ? "" : "void");
     e->indent = 1;
+    if (f->checks) {
+        fx_names_take(e->scope, "status");
+        fx_emit_line(e, "int status = %s_OK;", e->PREFIX);
+    }
     return FX_OK;
 }
 
@@ -266,6 +328,8 @@ static fx_status step_end(void *user, const fx_step *step)
 {
     (void)step;
     fx_emit *e = user;
+    if (e->fact->checks)
+        fx_emit_line(e, "return status;");
     fx_puts(e->t, "}\n");
     return FX_OK;
 }
@@ -283,6 +347,8 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
         fx_emit_line(e, "%s_PARALLEL", e->PREFIX);
     else if (loop->loop == FX_LOOP_VECTOR)
         fx_emit_line(e, "%s_VECTOR", e->PREFIX);
+    else if (loop->loop == FX_LOOP_UNROLLED)
+        fx_emit_line(e, "%s_UNROLL", e->PREFIX);
     const char *hint = loop->hint ? loop->hint : usual[e->indent > 5 ? 4 : e->indent - 1];
     fx_names inner;
     fx_names_init(&inner, e->arena, e->scope);
@@ -366,7 +432,7 @@ static fx_status store(void *user, const fx_stmt *s)
 {
     fx_emit *e = user;
     const char *value;
-    FX_TRY(fx_c_value(e, s->value, &value));
+    FX_TRY(fx_c_stored(e, e->p->bufs[s->buf].dtype, s->value, &value));
     put_assignment(e, fx_arena_printf(e->arena, "%s[%s]", fx_c_buf(e, s->buf), fx_c_affine(e, &s->index)), value);
     return FX_OK;
 }
@@ -377,8 +443,10 @@ static fx_status local(void *user, const fx_stmt *s)
     const char *value;
     FX_TRY(fx_c_value(e, s->value, &value));
     bool set = e->assigned[s->local];
-    e->locals[s->local] = fx_names_make(e->scope, set ? "acc" : "v", FX_IDENT_MAX, "v");
-    put_assignment(e, fx_arena_printf(e->arena, "%s%s %s", set ? "" : "const ", fx_c_type(s->value->dtype), e->locals[s->local]), value);
+    fx_localname *l = &e->locals[s->local];
+    l->name = fx_names_make(e->scope, set ? "acc" : "v", FX_IDENT_MAX, "v");
+    l->dtype = s->value->dtype;
+    put_assignment(e, fx_arena_printf(e->arena, "%s%s %s", set ? "" : "const ", fx_c_value_type(l->dtype), l->name), value);
     return FX_OK;
 }
 
@@ -387,7 +455,7 @@ static fx_status set(void *user, const fx_stmt *s)
     fx_emit *e = user;
     const char *value;
     FX_TRY(fx_c_value(e, s->value, &value));
-    put_assignment(e, e->locals[s->local], value);
+    put_assignment(e, e->locals[s->local].name, value);
     return FX_OK;
 }
 
@@ -400,16 +468,21 @@ static void put_descriptor(fx_emit *e, const char *name, const fx_kernel *k, con
 #undef FXRT_X
     };
     fx_text *t = e->t;
-    fx_emit_line(e, "static const fxrt_%s_desc %s = {", k->desc, name);
+    bool constant = true;
+    for (int i = 0; i < k->n_fields; i++)
+        constant &= !c->sym[i];
+    fx_emit_line(e, "%sconst fxrt_%s_desc %s = {", constant ? "static " : "", k->desc, name);
     e->indent++;
     size_t line = 0;
     for (int i = 0; i < k->n_fields; i++) {
         fx_text one;
         fx_text_init(&one, e->arena);
-        if (c->field[i] == 0 && (i > 0 || k->n_fields > 1))
+        if (c->field[i] == 0 && !c->sym[i] && (i > 0 || k->n_fields > 1))
             continue;
         fx_printf(&one, ".%s = ", k->field[i].name);
-        if (strcmp(k->field[i].name, "act") == 0 && c->field[i] >= 0 && c->field[i] < FXRT_ACT_COUNT)
+        if (c->sym[i])
+            fx_printf(&one, "(int32_t)%s", fx_c_factor(e, fx_dim_sym(c->sym[i])));
+        else if (strcmp(k->field[i].name, "act") == 0 && c->field[i] >= 0 && c->field[i] < FXRT_ACT_COUNT)
             fx_puts(&one, act[(int)c->field[i]]);
         else if (k->field[i].is_float)
             fx_put_float(&one, (float)c->field[i], true);
@@ -488,6 +561,37 @@ static fx_status comment(void *user, const fx_stmt *s)
     return FX_OK;
 }
 
+static fx_status array(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    const fx_buf *b = &e->p->bufs[s->buf];
+    e->params[s->buf] = fx_names_make(e->scope, b->name, FX_IDENT_MAX, "array");
+    fx_emit_line(e, "%s %s[%lld];", fx_c_type(b->dtype), e->params[s->buf], (long long)(b->numel.value > 0 ? b->numel.value : 1));
+    return FX_OK;
+}
+
+/* One comparison tells both ends, whatever the index's type: what is below 0 is large without a sign. */
+static fx_status check_begin(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    const char *extent = fx_dim_known(s->extent) ? fx_c_dim(e, s->extent) : fx_arena_printf(e->arena, "(uint64_t)%s", fx_c_factor(e, s->extent));
+    fx_emit_line(e, "if ((uint64_t)%s < %s) {", e->locals[s->local].name, extent);
+    enter_block(e);
+    return FX_OK;
+}
+
+static fx_status check_end(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    leave_block(e);
+    fx_emit_line(e, "} else {");
+    e->indent++;
+    fx_emit_line(e, "%s_FAIL(%s);", e->PREFIX, (const char *)fx_map_get(&e->checks, s));
+    e->indent--;
+    fx_emit_line(e, "}");
+    return FX_OK;
+}
+
 /* Which locals a statement list sets after their declaration. */
 static void find_assigned(bool *assigned, const fx_stmt *s)
 {
@@ -510,7 +614,8 @@ fx_status fx_c_steps(fx_emit *e, fx_text *t)
 {
     static const fx_hooks hooks = {.step_begin = step_begin_and_locals, .step_end = step_end, .loop_begin = loop_begin,
                                    .loop_end = loop_end, .if_begin = if_begin, .if_end = if_end, .store = store, .local = local,
-                                   .set = set, .call = call, .comment = comment};
+                                   .set = set, .call = call, .comment = comment, .array = array, .check_begin = check_begin,
+                                   .check_end = check_end};
     e->t = t;
     return fx_walk(e->p, &hooks, e);
 }

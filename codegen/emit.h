@@ -16,6 +16,21 @@ typedef struct fx_wmember {
 enum { FX_WEIGHTS_HEADER = 64, FX_WEIGHTS_ALIGN = 64, FX_WEIGHTS_VERSION = 1 };
 #define FX_WEIGHTS_MAGIC "FXCCWTS"
 
+/* Files of runtime/ with functions for scalar expressions. */
+#define FX_SCALAR_TEXTS(X) X(MATH, math) X(MATH64, math64) X(HALF, half) X(INT, int)
+enum {
+#define FX_X(id, name) FX_TEXT_##id,
+    FX_SCALAR_TEXTS(FX_X)
+#undef FX_X
+    FX_TEXT_COUNT
+};
+
+/* A scalar of the step being printed. */
+typedef struct fx_localname {
+    const char *name;
+    fx_dtype dtype;
+} fx_localname;
+
 /* A loop of the step being printed. */
 typedef struct fx_loopname {
     const char *name;            /* NULL: a loop of one iteration, which is not printed: its variable is 0 */
@@ -30,8 +45,17 @@ typedef struct fx_step_facts {
     size_t calls, loops;
     bool wide;                                 /* some index does not fit an int */
     bool *symbols;                             /* by symbol: some size or index names it */
+    size_t checks;                             /* CHECK statements: the step returns a status */
+    uint64_t array_bytes;                      /* of local arrays */
     int n_vars, n_locals;                      /* one more than the largest number of a loop variable, of a local */
 } fx_step_facts;
+
+/* A reason why a run fails that depends on the model: a size or an index out of range. */
+typedef struct fx_reason {
+    const char *name;            /* of its status: "NET_ERR_BATCH" */
+    const char *text;
+} fx_reason;
+enum { FX_FIRST_REASON = 16 };
 
 typedef struct fx_emit {
     fx_program *p;
@@ -42,7 +66,8 @@ typedef struct fx_emit {
     fx_weights_mode weights;     /* never AUTO */
     fx_wmember *members; size_t n_members, cap_members; /* by offset */
     uint64_t weights_size;       /* of the blob, header included */
-    uint64_t arena_size;         /* at least FX_WEIGHTS_ALIGN, so that an array of it is valid C */
+    uint64_t arena_size;         /* at least FX_WEIGHTS_ALIGN, so that an array of it is valid C; with symbols: for the largest sizes */
+    bool finite_arena;           /* with symbols: there are such sizes */
     uint64_t stack_size;
     uint8_t hash[8];
     fx_names names;              /* at file scope of NAME.c */
@@ -51,12 +76,17 @@ typedef struct fx_emit {
     const char **steps;          /* by step: its function */
     const char **inputs, **outputs; /* parameters of NAME_run */
     const char **symbols;        /* by symbol: what code calls it */
-    const char *symbol_prefix;   /* before those names: "dims->"; NULL: nothing */
+    const char *symbol_prefix;   /* before those names: "(dims)->"; NULL: nothing */
+    const char **ranges;         /* by symbol: the macros of its range, without _MIN and _MAX */
+    fx_dim *large; size_t n_large, cap_large; /* sizes that may leave int64 */
+    bool roughly;                /* sizes are printed as expressions of doubles */
     fx_step_facts *facts;        /* by step */
-    bool math;                   /* scalar code calls fxrt_* functions */
+    bool texts[FX_TEXT_COUNT];   /* files of runtime/ that scalar code calls */
     bool casts[FX_DTYPE_COUNT];  /* conversions from float to these integers occur */
     bool int_compares;           /* integers are compared */
-    bool parallel, vector;       /* some loop is */
+    bool parallel, vector, unrolled; /* some loop is */
+    fx_reason *reasons; size_t n_reasons, cap_reasons; /* symbols' ranges, limits, checks, in this order */
+    fx_map checks;               /* from a CHECK statement to the name of its status */
     bool kernels[FX_K_COUNT];    /* called somewhere */
     unsigned acts;               /* mask of activations in descriptors */
     fx_file *files; size_t n_files, cap_files;
@@ -67,7 +97,7 @@ typedef struct fx_emit {
     const fx_step *step;
     fx_step_facts *fact;
     fx_names *scope;             /* names in the current block of its function */
-    const char **locals;         /* by local: its name */
+    fx_localname *locals;        /* by local */
     bool *assigned;              /* by local: set after its declaration */
     fx_loopname *loops;          /* by loop variable */
     const char **params;         /* by buffer: its name as parameter; NULL: none */
@@ -76,7 +106,8 @@ typedef struct fx_emit {
 void fx_emit_line(fx_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* indented, with a newline */
 void fx_emit_open(fx_emit *e);                   /* indentation alone */
 fx_file *fx_emit_file(fx_emit *e, const char *suffix, const fx_text *t); /* adds prefix + suffix */
-const char *fx_c_type(fx_dtype dtype);           /* "float" */
+const char *fx_c_type(fx_dtype dtype);           /* of elements in memory: "float"; "uint16_t" for float16 */
+const char *fx_c_value_type(fx_dtype dtype);     /* of scalars: float16 and bfloat16 are floats */
 
 /* c_dim.c: sizes */
 fx_status fx_c_scan_dim(fx_emit *e, fx_dim d, bool *used); /* marks the symbols it names; refuses what has no spelling */
@@ -88,6 +119,7 @@ void fx_put_dims(fx_emit *e, fx_text *t, int rank, const fx_dim *dims, const cha
 /* c_expr.c: affine and scalar expressions */
 const char *fx_c_affine(fx_emit *e, const fx_affine *a);
 fx_status fx_c_value(fx_emit *e, const fx_sexpr *x, const char **out); /* may print temporaries before */
+fx_status fx_c_stored(fx_emit *e, fx_dtype dtype, const fx_sexpr *x, const char **out); /* the same as what goes to memory */
 fx_status fx_c_scan_value(fx_emit *e, const fx_sexpr *x); /* notes what the file must contain, refuses what has no spelling */
 void fx_c_scan_buf(fx_emit *e, int buf, bool written);    /* c_stmt.c: notes a use by the step at hand */
 fx_status fx_c_scan_affine(fx_emit *e, const fx_affine *a);
@@ -98,6 +130,15 @@ int fx_format_float(char buf[24], float v);      /* the same with suffix, into b
 /* c_stmt.c: steps */
 fx_status fx_c_scan(fx_emit *e);                 /* fills facts and what follows from them */
 fx_status fx_c_steps(fx_emit *e, fx_text *t);    /* one static function a step */
+
+/* c_sizes.c: what a program with symbols has more of: NAME_dims, its checks, the arena's size and slots */
+fx_status fx_c_scan_sizes(fx_emit *e);           /* before fx_c_scan; does nothing without symbols */
+void fx_c_sizes_header(fx_emit *e, fx_text *t);  /* macros of ranges, struct, declarations */
+void fx_c_sizes_source(fx_emit *e, fx_text *t);  /* NAME_check_dims, NAME_arena_size */
+void fx_c_size_locals(fx_emit *e, fx_text *t, const char *type, const bool *used); /* "    const ptrdiff_t batch = ...;" */
+
+/* c.c: adds a reason to fail, which has a status of its own; the status' name */
+const char *fx_c_add_reason(fx_emit *e, const char *name, const char *text);
 
 /* c_host.c: NAME.h and NAME.c */
 fx_status fx_c_header(fx_emit *e);

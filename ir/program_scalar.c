@@ -75,11 +75,12 @@ static double remainder_of(double a, double b)
     return m != 0 && (m < 0) != (b < 0) ? m + b : m;
 }
 
-/* torch.floor_divide rounds at each step in the dtype. */
+/* torch.floor_divide rounds at each step, in float for the half-wide dtypes too. */
 static double floor_divide(fx_dtype dtype, double a, double b)
 {
     if (b == 0)
         return a / b;
+    dtype = dtype == FX_F64 ? FX_F64 : FX_F32;
     double m = fmod(a, b), q = round_to(dtype, round_to(dtype, a - m) / b);
     if (m != 0 && (m < 0) != (b < 0))
         q -= 1;

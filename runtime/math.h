@@ -29,8 +29,6 @@ static inline float fxrt_from_bits(uint32_t u)
 /* As torch.maximum and torch.minimum: a NaN in either stays. */
 static inline float fxrt_max(float a, float b) { return ((a > b) | (a != a)) ? a : b; }
 static inline float fxrt_min(float a, float b) { return ((a < b) | (a != a)) ? a : b; }
-static inline double fxrt_max_f64(double a, double b) { return ((a > b) | (a != a)) ? a : b; }
-static inline double fxrt_min_f64(double a, double b) { return ((a < b) | (a != a)) ? a : b; }
 
 /* Python's %: the result has the sign of b. */
 static inline float fxrt_remainder(float a, float b)
@@ -140,17 +138,6 @@ static inline float fxrt_mish(float x)
 static inline float fxrt_sign(float x) { return (float)((x > 0) - (x < 0)); }
 
 /* torch.floor_divide: the quotient of a - a mod b, which is whole but for rounding. */
-static inline double fxrt_floor_div_f64(double a, double b)
-{
-    const double m = fmod(a, b);
-    double q = (a - m) / b, f;
-    if (b == 0)
-        return a / b;
-    if (m != 0 && (b < 0) != (m < 0))
-        q -= 1;
-    f = floor(q);
-    return q != 0 ? (q - f > 0.5 ? f + 1 : f) : copysign(0, a / b);
-}
 static inline float fxrt_floor_div(float a, float b)
 {
     const float m = fmodf(a, b);
@@ -161,67 +148,4 @@ static inline float fxrt_floor_div(float a, float b)
         q -= 1;
     f = floorf(q);
     return q != 0 ? (q - f > 0.5f ? f + 1 : f) : copysignf(0, a / b);
-}
-
-/* The same for double. */
-static inline double fxrt_remainder_f64(double a, double b)
-{
-    const double m = fmod(a, b);
-    return ((m != 0) & ((m < 0) != (b < 0))) ? m + b : m;
-}
-static inline double fxrt_sign_f64(double x) { return (x > 0) - (x < 0); }
-static inline double fxrt_relu_f64(double x) { return x < 0 ? 0 : x; }
-static inline double fxrt_clamp_f64(double x, double lo, double hi)
-{
-    const double y = x < lo ? lo : x;
-    return y > hi ? hi : y;
-}
-static inline double fxrt_leaky_relu_f64(double x, double a) { return x > 0 ? x : a * x; }
-static inline double fxrt_elu_f64(double x, double a, double b) { return x > 0 ? b * x : b * a * expm1(x); }
-static inline double fxrt_sigmoid_f64(double x) { return 1 / (1 + exp(-x)); }
-static inline double fxrt_silu_f64(double x) { return x / (1 + exp(-x)); }
-static inline double fxrt_hardsigmoid_f64(double x) { return fxrt_clamp_f64(x + 3, 0, 6) / 6; }
-static inline double fxrt_hardswish_f64(double x) { return x * fxrt_clamp_f64(x + 3, 0, 6) / 6; }
-static inline double fxrt_gelu_f64(double x) { return x * 0.5 * (1 + erf(x * 0.70710678118654752440)); }
-static inline double fxrt_gelu_tanh_f64(double x)
-{
-    return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
-}
-static inline double fxrt_softplus_f64(double x, double a, double b) { return a * x > b ? x : log1p(exp(a * x)) / a; }
-static inline double fxrt_mish_f64(double x) { return x * tanh(x > 30 ? x : log1p(exp(x))); }
-
-/* Integers of every width, as int64_t; the caller wraps the result to the width. Where eager raises (division by 0): 0. */
-static inline int64_t fxrt_i_neg(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
-static inline int64_t fxrt_i_div(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? fxrt_i_neg(a) : a / b; }
-static inline int64_t fxrt_i_fmod(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
-static inline int64_t fxrt_i_floor_div(int64_t a, int64_t b)
-{
-    return fxrt_i_div(a, b) - (fxrt_i_fmod(a, b) != 0 && (a < 0) != (b < 0));
-}
-static inline int64_t fxrt_i_remainder(int64_t a, int64_t b)
-{
-    const int64_t m = fxrt_i_fmod(a, b);
-    return m != 0 && (m < 0) != (b < 0) ? m + b : m;
-}
-static inline int64_t fxrt_i_pow(int64_t a, int64_t b)
-{
-    uint64_t x = (uint64_t)a, p = 1;
-    if (b < 0)
-        return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
-    for (; b; b >>= 1, x *= x)
-        p *= b & 1 ? x : 1;
-    return (int64_t)p;
-}
-static inline int64_t fxrt_i_abs(int64_t a) { return a < 0 ? fxrt_i_neg(a) : a; }
-static inline int64_t fxrt_i_sign(int64_t a) { return (a > 0) - (a < 0); }
-static inline int64_t fxrt_i_clamp(int64_t x, int64_t lo, int64_t hi)
-{
-    const int64_t y = x < lo ? lo : x;
-    return y > hi ? hi : y;
-}
-static inline int64_t fxrt_i_shl(int64_t a, int64_t b) { return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b); }
-static inline int64_t fxrt_i_shr(int64_t a, int64_t b)
-{
-    const uint64_t sign = a < 0 ? ~(uint64_t)0 : 0;
-    return (int64_t)((((uint64_t)a ^ sign) >> (b < 0 || b > 62 ? 63 : b)) ^ sign);
 }

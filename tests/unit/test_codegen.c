@@ -749,8 +749,8 @@ END_TEST
 
 START_TEST(unspellable_is_refused)
 {
-    fx_program *p = new_program("half", "generic");
-    int x = add_io(p, true, "x", FX_F16, 4), y = add_io(p, false, "y", FX_F16, 4);
+    fx_program *p = new_program("complex", "generic");
+    int x = add_io(p, true, "x", FX_C64, 4), y = add_io(p, false, "y", FX_C64, 4);
     add_map(p, "s", y, 4, op2(p, FX_S_add, load(p, x, at(0, 1, 0)), load(p, x, at(0, 1, 0))));
     size_t n;
     fx_file *files;

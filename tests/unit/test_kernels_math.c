@@ -6,6 +6,7 @@
 
 #define FXRT_FMA 0
 #include "runtime/math.h"
+#include "runtime/math64.h"
 #include "tests/unit/unit.h"
 
 static double exp_d(double x) { return exp(x); }
