@@ -24,9 +24,11 @@
 #define fxrt_log_softmax FXRT_NAME(log_softmax)
 #define fxrt_layer_norm FXRT_NAME(layer_norm)
 #define fxrt_group_norm FXRT_NAME(group_norm)
+#define fxrt_attention FXRT_NAME(attention)
 
 #include "simd.h"
 #include "math.h"
+#include "vexp.h"
 #include "act.h"
 #include "tile.h"
 #include "conv2d.h"
@@ -40,3 +42,4 @@
 #include "softmax.h"
 #include "layer_norm.h"
 #include "group_norm.h"
+#include "attention.h"

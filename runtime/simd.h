@@ -43,6 +43,11 @@ FXRT_INLINE fxrt_v fxrt_v_maxnan(fxrt_v a, fxrt_v b)
 {
     return _mm512_mask_mov_ps(_mm512_max_ps(a, b), _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a);
 }
+/* 2^n of t = n + 1.5 * 2^23, an integer n of -127 (which gives 0) to 127. */
+FXRT_INLINE fxrt_v fxrt_v_pow2(fxrt_v t)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(t), _mm512_set1_epi32(127)), 23));
+}
 
 #elif FXRT_LANES == 8
 /* ---- AVX2 --------------------------------------------------------------------------------------------------- */
@@ -74,6 +79,11 @@ FXRT_INLINE fxrt_v fxrt_v_maxnan(fxrt_v a, fxrt_v b)
 {
     return _mm256_blendv_ps(_mm256_max_ps(a, b), a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
 }
+/* 2^n of t = n + 1.5 * 2^23, an integer n of -127 (which gives 0) to 127. */
+FXRT_INLINE fxrt_v fxrt_v_pow2(fxrt_v t)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32(127)), 23));
+}
 
 #elif FXRT_LANES == 4 && defined(__aarch64__)
 /* ---- NEON --------------------------------------------------------------------------------------------------- */
@@ -92,12 +102,18 @@ FXRT_INLINE fxrt_v fxrt_v_max(fxrt_v a, fxrt_v b) { return vbslq_f32(vcltq_f32(a
 FXRT_INLINE fxrt_v fxrt_v_min(fxrt_v a, fxrt_v b) { return vbslq_f32(vcgtq_f32(a, b), b, a); }
 /* As a > b || a is NaN ? a : b: a NaN in either stays (FMAX does just that). */
 FXRT_INLINE fxrt_v fxrt_v_maxnan(fxrt_v a, fxrt_v b) { return vmaxq_f32(a, b); }
+/* 2^n of t = n + 1.5 * 2^23, an integer n of -127 (which gives 0) to 127. */
+FXRT_INLINE fxrt_v fxrt_v_pow2(fxrt_v t)
+{
+    return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vreinterpretq_s32_f32(t), vdupq_n_s32(127)), 23));
+}
 #define FXRT_PARTIAL_BY_COPY
 
 #elif FXRT_LANES > 1
 /* ---- any vector unit, by the vector types of gcc and clang ------------------------------------------------- */
 typedef float fxrt_v __attribute__((vector_size(4 * FXRT_LANES)));
 typedef int32_t fxrt_vi __attribute__((vector_size(4 * FXRT_LANES)));
+typedef uint32_t fxrt_vu __attribute__((vector_size(4 * FXRT_LANES)));
 FXRT_INLINE fxrt_v fxrt_v_load(const float *p)
 {
     fxrt_v a;
@@ -124,6 +140,8 @@ FXRT_INLINE fxrt_v fxrt_v_max(fxrt_v a, fxrt_v b) { return fxrt_v_pick((fxrt_vi)
 FXRT_INLINE fxrt_v fxrt_v_min(fxrt_v a, fxrt_v b) { return fxrt_v_pick((fxrt_vi)(a > b), b, a); }
 /* As a > b || a is NaN ? a : b: a NaN in either stays. */
 FXRT_INLINE fxrt_v fxrt_v_maxnan(fxrt_v a, fxrt_v b) { return fxrt_v_pick((fxrt_vi)((a > b) | (a != a)), a, b); }
+/* 2^n of t = n + 1.5 * 2^23, an integer n of -127 (which gives 0) to 127. */
+FXRT_INLINE fxrt_v fxrt_v_pow2(fxrt_v t) { return (fxrt_v)(((fxrt_vu)t + 127) << 23); }
 #define FXRT_PARTIAL_BY_COPY
 
 #else
@@ -150,6 +168,15 @@ FXRT_INLINE fxrt_v fxrt_v_fma(fxrt_v a, fxrt_v b, fxrt_v c) { return a * b + c; 
 FXRT_INLINE fxrt_v fxrt_v_max(fxrt_v a, fxrt_v b) { return a < b ? b : a; } /* a NaN in a stays */
 FXRT_INLINE fxrt_v fxrt_v_min(fxrt_v a, fxrt_v b) { return a > b ? b : a; }
 FXRT_INLINE fxrt_v fxrt_v_maxnan(fxrt_v a, fxrt_v b) { return a > b || a != a ? a : b; } /* a NaN in either stays */
+/* 2^n of t = n + 1.5 * 2^23, an integer n of -127 (which gives 0) to 127. */
+FXRT_INLINE fxrt_v fxrt_v_pow2(fxrt_v t)
+{
+    uint32_t u;
+    memcpy(&u, &t, sizeof u);
+    u = (u + 127) << 23;
+    memcpy(&t, &u, sizeof t);
+    return t;
+}
 #endif
 
 #ifdef FXRT_PARTIAL_BY_COPY

@@ -42,3 +42,13 @@ size_t fxrt_matmul_workspace(const fxrt_gemm_desc *d, const fxrt_tile *t, int32_
     (void)threads;
     return fxrt_gemm_packed_size(d, t) * sizeof(float);
 }
+
+/* For each slot: packed queries, three numbers a query, a tile of scores and a row more, and columns of v that do not fill a tile (attention.h). */
+size_t fxrt_attention_workspace(const fxrt_attention_desc *d, const fxrt_tile *t)
+{
+    const int32_t half = t->lanes > 1 ? (t->nr / t->lanes + 1) / 2 * t->lanes : t->nr, tail = d->dv % t->nr;
+    const size_t keys = 64, nr = (size_t)t->nr, m = ((size_t)d->m + nr - 1) / nr * nr, most = ((t->lanes > 1 ? 96 : 16) + nr - 1) / nr * nr;
+    const size_t rows = m < most ? m : most, units = rows ? (size_t)d->batch * (size_t)d->heads * (((size_t)d->m + rows - 1) / rows) : 0;
+    const size_t slots = units < (size_t)d->slots ? units : (size_t)d->slots, rest = tail != 0 && tail != half ? keys * nr : 0;
+    return slots * (rows * ((size_t)d->dk + 4 + keys) + (size_t)t->mr + rest) * sizeof(float);
+}
