@@ -23,6 +23,7 @@
 #define fxrt_softmax FXRT_NAME(softmax)
 #define fxrt_log_softmax FXRT_NAME(log_softmax)
 #define fxrt_layer_norm FXRT_NAME(layer_norm)
+#define fxrt_rms_norm FXRT_NAME(rms_norm)
 #define fxrt_group_norm FXRT_NAME(group_norm)
 #define fxrt_attention FXRT_NAME(attention)
 

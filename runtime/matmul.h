@@ -4,15 +4,18 @@
 /* w[k][n] by strides -> panels [ceil(n / NR)][k][NR], zero padded. */
 static inline void fxrt_matmul_pack(const fxrt_gemm_desc *d, const float *w, float *packed)
 {
-    for (int column = 0; column < d->n; column += FXRT_NR) {
+    for (int column = 0; column < d->n; column += FXRT_NR, packed += (ptrdiff_t)d->k * FXRT_NR) {
         const int cols = fxrt_min_int(FXRT_NR, d->n - column);
-        for (int p = 0; p < d->k; p++, packed += FXRT_NR) {
-            const float *row = w + ((ptrdiff_t)p * d->w_k + (ptrdiff_t)column * d->w_n);
-            for (int j = 0; j < cols; j++)
-                packed[j] = row[(ptrdiff_t)j * d->w_n];
-            for (int j = cols; j < FXRT_NR; j++)
-                packed[j] = 0;
+        const float *from = w + (ptrdiff_t)column * d->w_n;
+        if (d->w_n == 1) { /* rows are dense */
+            for (ptrdiff_t p = 0; p < d->k; p++)
+                for (int j = 0; j < FXRT_NR; j += FXRT_LANES)
+                    fxrt_v_store(packed + p * FXRT_NR + j, fxrt_v_load_some(from + p * d->w_k + j, cols - j));
+            continue;
         }
+        for (ptrdiff_t j = 0; j < FXRT_NR; j++) /* columns are, or nothing is */
+            for (ptrdiff_t p = 0; p < d->k; p++)
+                packed[p * FXRT_NR + j] = j < cols ? from[p * d->w_k + j * d->w_n] : 0;
     }
 }
 

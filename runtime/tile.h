@@ -45,7 +45,7 @@ typedef struct fxrt_tail {
 } fxrt_tail;
 
 /* Ahead of the inner loop, in steps: far enough for weights to arrive from memory, which happens once for every block of rows. */
-#define FXRT_AHEAD 32
+#define FXRT_AHEAD 64
 #if defined(__GNUC__) && FXRT_LANES > 1
 #define FXRT_PREFETCH(p) __builtin_prefetch(p)
 #else
@@ -91,6 +91,8 @@ FXRT_INLINE const float *fxrt_tile_run(const int mr, const int nv, fxrt_v acc[FX
         fxrt_v wv[FXRT_NV];
         FXRT_COLS(FXRT_WEIGHT, 0)
         FXRT_PREFETCH(w + FXRT_AHEAD * FXRT_NR);
+        if (nv * FXRT_LANES > 16) /* a second line of the cache */
+            FXRT_PREFETCH(w + FXRT_AHEAD * FXRT_NR + 16);
         FXRT_ROWS(FXRT_ROW)
     }
 #undef FXRT_ROW
@@ -99,21 +101,26 @@ FXRT_INLINE const float *fxrt_tile_run(const int mr, const int nv, fxrt_v acc[FX
     return w;
 }
 
+/* acc[i] += r[i][0..cols) */
+FXRT_INLINE void fxrt_tile_add(const int mr, const int nv, fxrt_v acc[FXRT_MR][FXRT_NV], const float *const r[FXRT_MR], int cols)
+{
+#define FXRT_COL(i, j) if (j < nv) acc[i][j] = fxrt_v_add(acc[i][j], fxrt_v_load(r[i] + j * FXRT_LANES));
+#define FXRT_COL_N(i, j) if (j < nv) acc[i][j] = fxrt_v_add(acc[i][j], fxrt_v_load_some(r[i] + j * FXRT_LANES, cols - j * FXRT_LANES));
+#define FXRT_ROW(i) if (i < mr) { if (cols >= nv * FXRT_LANES) { FXRT_COLS(FXRT_COL, i) } else { FXRT_COLS(FXRT_COL_N, i) } }
+    FXRT_ROWS(FXRT_ROW)
+#undef FXRT_ROW
+#undef FXRT_COL_N
+#undef FXRT_COL
+}
+
 /* Stores act(acc + r) to the first `cols` columns of rows y[i]. r[i] are rows of the residual where `residual` is set; they may
  * be those of y. */
 FXRT_INLINE void fxrt_tile_end(const int mr, const int nv, fxrt_v acc[FXRT_MR][FXRT_NV], float *const y[FXRT_MR], int residual,
                                const float *const r[FXRT_MR], int cols, const fxrt_tail *tail)
 {
     const int full = cols >= nv * FXRT_LANES;
-    if (residual) {
-#define FXRT_COL(i, j) if (j < nv) acc[i][j] = fxrt_v_add(acc[i][j], fxrt_v_load(r[i] + j * FXRT_LANES));
-#define FXRT_COL_N(i, j) if (j < nv) acc[i][j] = fxrt_v_add(acc[i][j], fxrt_v_load_some(r[i] + j * FXRT_LANES, cols - j * FXRT_LANES));
-#define FXRT_ROW(i) if (i < mr) { if (full) { FXRT_COLS(FXRT_COL, i) } else { FXRT_COLS(FXRT_COL_N, i) } }
-        FXRT_ROWS(FXRT_ROW)
-#undef FXRT_ROW
-#undef FXRT_COL_N
-#undef FXRT_COL
-    }
+    if (residual)
+        fxrt_tile_add(mr, nv, acc, r, cols);
     if (tail->act == FXRT_ACT_RELU) {
         const fxrt_v lo = fxrt_v_set1(0.0f);
 #define FXRT_COL(i, j) if (j < nv) acc[i][j] = fxrt_v_max(acc[i][j], lo);

@@ -22,13 +22,14 @@ typedef void softmax_fn(const fxrt_softmax_desc *d, const float *x, float *y);
 typedef void layer_norm_fn(const fxrt_layer_norm_desc *d, const float *x, const float *w, const float *b, float *y);
 typedef void attention_fn(const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *mask, float *o,
                           float *ws);
+typedef void rms_norm_fn(const fxrt_layer_norm_desc *d, const float *x, const float *w, float *y);
 typedef void group_norm_fn(const fxrt_group_norm_desc *d, const float *x, const float *w, const float *b, float *y);
 
 #define KERNELS(X)                                                                                                      \
     X(conv_fn, conv2d) X(conv_fn, conv2d_dw) X(conv_fn, conv_transpose2d) X(gemm_fn, gemm) X(matmul_fn, matmul)         \
     X(pool_fn, max_pool2d) X(pool_fn, avg_pool2d) X(resize_fn, adaptive_avg_pool2d) X(resize_fn, adaptive_max_pool2d)   \
     X(resize_fn, upsample_nearest2d) X(resize_fn, upsample_bilinear2d) X(softmax_fn, softmax) X(softmax_fn, log_softmax) \
-    X(layer_norm_fn, layer_norm) X(group_norm_fn, group_norm) X(attention_fn, attention)
+    X(layer_norm_fn, layer_norm) X(rms_norm_fn, rms_norm) X(group_norm_fn, group_norm) X(attention_fn, attention)
 
 /* One instruction set's copy of all kernels. */
 typedef struct variant {
