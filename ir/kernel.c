@@ -313,12 +313,35 @@ static fx_dim norm_extent(const footprint *f, char arg)
 {
     const char *const rows[] = {"rows"}, *const x_m[] = {"x_m"}, *const y_m[] = {"y_m"};
     const char *const pixels[] = {"n", "hw"}, *const x[] = {"xs_n", "xs_p"}, *const y[] = {"ys_n", "ys_p"};
-    if (f->c->kernel == FX_K_layer_norm)
+    if (f->c->kernel == FX_K_layer_norm || f->c->kernel == FX_K_rms_norm)
         return arg == 'x' || arg == 'y' ? spans(f, 1, rows, arg == 'x' ? x_m : y_m, field(f, "n")) : field(f, "n");
     return arg == 'x' || arg == 'y' ? spans(f, 2, pixels, arg == 'x' ? x : y, field(f, "c")) : field(f, "c");
 }
 
-/* Elements argument `arg` (x, y, w, b, r) spans from its offset on; -1 when the kernel does not say. */
+/* Queries x[batch][heads][m][dk], keys k[batch][kv_heads][n][dk], values v[..][n][dv], mask[batch][heads][m][n], y[batch][heads][m][dv]. */
+static fx_dim attention_extent(const footprint *f, char arg)
+{
+    const char *const q_sizes[] = {"batch", "heads", "m"}, *const kv_sizes[] = {"batch", "kv_heads", "n"};
+    const char *const q[] = {"q_b", "q_h", "q_m"}, *const k[] = {"k_b", "k_h", "k_n"}, *const v[] = {"v_b", "v_h", "v_n"};
+    const char *const o[] = {"o_b", "o_h", "o_m"};
+    switch (arg) {
+    case 'x':
+        return spans(f, 3, q_sizes, q, field(f, "dk"));
+    case 'k':
+        return spans(f, 3, kv_sizes, k, field(f, "dk"));
+    case 'v':
+        return spans(f, 3, kv_sizes, v, field(f, "dv"));
+    case 'y':
+        return spans(f, 3, q_sizes, o, field(f, "dv"));
+    case 'm':
+        return span(f, 4, (fx_dim[]){field(f, "batch"), field(f, "heads"), field(f, "m"), field(f, "n")},
+                    (fx_dim[]){field(f, "mask_b"), field(f, "mask_h"), field(f, "mask_m"), field(f, "mask_n")});
+    default:
+        return no_extent;
+    }
+}
+
+/* Elements argument `arg` (x, y, w, b, r; k, v, m) spans from its offset on; -1 when the kernel does not say. */
 static fx_dim extent_of(const fx_program *p, const fx_call_stmt *c, char arg)
 {
     footprint f = {.ctx = p->ctx, .c = c};
@@ -341,8 +364,11 @@ static fx_dim extent_of(const fx_program *p, const fx_call_stmt *c, char arg)
     case FX_K_log_softmax:
         return product(&f, 3, (fx_dim[]){field(&f, "outer"), field(&f, "n"), field(&f, "inner")});
     case FX_K_layer_norm:
+    case FX_K_rms_norm:
     case FX_K_group_norm:
         return norm_extent(&f, arg);
+    case FX_K_attention:
+        return attention_extent(&f, arg);
     case FX_K_COUNT:
         break;
     }

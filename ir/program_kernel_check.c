@@ -134,7 +134,7 @@ static void check_norm(fx_check *c, const fx_call_stmt *call)
     static const char *const group[] = {"n", "hw", "c", "groups", "xs_n", "xs_p", "ys_n", "ys_p", NULL};
     static const char *const eps[] = {"eps", NULL};
     not_negative(c, call, eps);
-    if (call->kernel == FX_K_layer_norm) {
+    if (call->kernel == FX_K_layer_norm || call->kernel == FX_K_rms_norm) {
         positive(c, call, layer);
         check_pitch(c, call, "y_m", "rows", field(call, "n"));
         return;
@@ -146,6 +146,59 @@ static void check_norm(fx_check *c, const fx_call_stmt *call)
                      fx_check_text(c, groups));
     check_pitch(c, call, "ys_p", "hw", channels);
     check_pitch(c, call, "ys_n", "n", spanned(c, call, "hw", "ys_p", channels));
+}
+
+static void check_attention(fx_check *c, const fx_call_stmt *call)
+{
+    static const char *const sizes[] = {"batch", "heads", "kv_heads", "m", "n", "dk", "dv", "slots", NULL};
+    static const char *const strides[] = {"q_b", "q_h", "q_m", "k_b", "k_h", "k_n", "v_b", "v_h", "v_n", "o_b", "o_h", "o_m",
+                                          "mask_b", "mask_h", "mask_m", "mask_n", "causal", "zero_empty", NULL};
+    fx_dim heads = field(call, "heads"), kv_heads = field(call, "kv_heads"), group;
+    positive(c, call, sizes);
+    not_negative(c, call, strides);
+    if (!fx_dim_is(kv_heads, 0) && !fx_dim_divide(c->ctx, heads, kv_heads, &group))
+        fx_check_bad(c, "call %s: %s heads of queries do not divide by %s heads of keys", call->name, fx_check_text(c, heads),
+                     fx_check_text(c, kv_heads));
+    /* Heads lie side by side in a row, or rows in a head. */
+    fx_dim dv = field(call, "dv"), o_m = field(call, "o_m"), inner;
+    bool one = fx_check_le(c, heads, fx_dim_of(1));
+    if (!one && fx_check_le(c, spanned(c, call, "heads", "o_h", dv), o_m)) {
+        check_pitch(c, call, "o_h", "heads", dv);
+        inner = spanned(c, call, "m", "o_m", spanned(c, call, "heads", "o_h", dv));
+    } else {
+        check_pitch(c, call, "o_m", "m", dv);
+        check_pitch(c, call, "o_h", "heads", spanned(c, call, "m", "o_m", dv));
+        inner = one ? spanned(c, call, "m", "o_m", dv) : spanned(c, call, "heads", "o_h", spanned(c, call, "m", "o_m", dv));
+    }
+    check_pitch(c, call, "o_b", "batch", inner);
+}
+
+/* The strides of x and y are the same, where there is more than one of what they step over. */
+static bool same_strides(const fx_call_stmt *call, int n, const char *const pairs[][3])
+{
+    for (int i = 0; i < n; i++)
+        if (!fx_dim_is(field(call, pairs[i][2]), 1) && !fx_dim_equal(field(call, pairs[i][0]), field(call, pairs[i][1])))
+            return false;
+    return true;
+}
+
+/* Norms and softmax read an element of x before they write it, and no other of x's rows after. */
+static bool may_be_in_place(const fx_call_stmt *call)
+{
+    static const char *const rows[][3] = {{"x_m", "y_m", "rows"}};
+    static const char *const heads[][3] = {{"q_b", "o_b", "batch"}, {"q_h", "o_h", "heads"}, {"q_m", "o_m", "m"}};
+    switch (call->kernel) {
+    case FX_K_softmax:
+    case FX_K_log_softmax:
+        return true;
+    case FX_K_layer_norm:
+    case FX_K_rms_norm:
+        return same_strides(call, 1, rows);
+    case FX_K_attention:
+        return fx_dim_equal(field(call, "dk"), field(call, "dv")) && same_strides(call, 3, heads);
+    default:
+        return false;
+    }
 }
 
 /* A window of channels in pixels: what an argument of a convolution or pool touches. */
@@ -181,7 +234,7 @@ static bool apart(fx_check *c, const window *a, const window *b)
 }
 
 /* Where a call reads and writes one buffer, the elements must differ: channels of the same pixels (a concatenation that grows),
- * or else ranges. Only a residual may lie exactly on the result. */
+ * or else ranges. Only a residual, and the x of kernels that say so, may lie exactly on the result. */
 static void check_aliases(fx_check *c, const fx_call_stmt *call, const fx_kernel *k)
 {
     int y = fx_kernel_buf(k, "y");
@@ -201,6 +254,8 @@ static void check_aliases(fx_check *c, const fx_call_stmt *call, const fx_kernel
             if ((arg == 'r' && same && fx_dim_equal(a.offset, b.offset)) || apart(c, &a, &b))
                 continue;
         }
+        if (arg == 'x' && fx_dim_equal(call->offset[i], call->offset[y]) && may_be_in_place(call))
+            continue;
         if (arg == 'r' && fx_dim_equal(call->offset[i], call->offset[y]) && fx_dim_equal(field(call, "r_m"), field(call, "y_m")) &&
             fx_dim_equal(field(call, "r_b"), field(call, "y_b")) && fx_kernel_field(k, "y_m") >= 0)
             continue;
@@ -237,8 +292,12 @@ static void check_fields(fx_check *c, const fx_call_stmt *call)
         positive(c, call, softmax);
         break;
     case FX_K_layer_norm:
+    case FX_K_rms_norm:
     case FX_K_group_norm:
         check_norm(c, call);
+        break;
+    case FX_K_attention:
+        check_attention(c, call);
         break;
     case FX_K_COUNT:
         break;

@@ -266,6 +266,65 @@ static void run_group_norm(const fxrt_group_norm_desc *d, const float *x, const 
     }
 }
 
+static void run_rms_norm(const fxrt_layer_norm_desc *d, const float *x, const float *w, float *y)
+{
+    for (int64_t m = 0; m < d->rows; m++) {
+        double squares = 0;
+        for (int64_t k = 0; k < d->n; k++)
+            squares += (double)x[m * d->x_m + k] * x[m * d->x_m + k];
+        double scale = 1 / sqrt(squares / d->n + d->eps);
+        for (int64_t k = 0; k < d->n; k++)
+            y[m * d->y_m + k] = (float)(x[m * d->x_m + k] * scale * (w ? w[k] : 1));
+    }
+}
+
+/* One query: weights[n], out[dv] are scratch; only then is y written, which may be where q was. */
+static void attend(const fxrt_attention_desc *d, int64_t i, const float *q, const float *k, const float *v, const float *mask, double *weight,
+                   double *out, float *y)
+{
+    double max = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < d->n; j++) {
+        weight[j] = 0;
+        for (int64_t p = 0; p < d->dk; p++)
+            weight[j] += (double)q[p] * k[j * d->k_n + p];
+        weight[j] = weight[j] * d->scale + (mask ? mask[j * d->mask_n] : 0);
+        if (d->causal && j > i)
+            weight[j] = -INFINITY;
+        max = max_nan(max, weight[j]);
+    }
+    for (int64_t j = 0; j < d->n; j++)
+        sum += weight[j] = d->zero_empty && max == -INFINITY ? 0 : exp(weight[j] - max);
+    for (int64_t c = 0; c < d->dv; c++) {
+        out[c] = 0;
+        for (int64_t j = 0; j < d->n && sum != 0; j++)
+            out[c] += weight[j] / sum * v[j * d->v_n + c];
+    }
+    for (int64_t c = 0; c < d->dv; c++)
+        y[c] = (float)out[c];
+}
+
+static void run_attention(const fx_program *p, const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *mask,
+                          float *y)
+{
+    fx_arena *scratch = fx_arena_create(p->ctx);
+    double *weight = FX_NEW_ARRAY(scratch, double, (size_t)d->n + 1), *out = FX_NEW_ARRAY(scratch, double, (size_t)d->dv + 1);
+    for (int64_t b = 0; b < d->batch; b++)
+    for (int64_t h = 0; h < d->heads; h++)
+    for (int64_t i = 0; i < d->m; i++) {
+        int64_t g = h / (d->heads / d->kv_heads);
+        attend(d, i, q + b * d->q_b + h * d->q_h + i * d->q_m, k + b * d->k_b + g * d->k_h, v + b * d->v_b + g * d->v_h,
+               mask ? mask + b * d->mask_b + h * d->mask_h + i * d->mask_m : NULL, weight, out, y + b * d->o_b + h * d->o_h + i * d->o_m);
+    }
+    fx_arena_free(scratch);
+}
+
+/* The buffer of an argument; NULL if there is none. */
+static float *argument(const fx_kernel *k, float *const *bufs, const char *name)
+{
+    int arg = fx_kernel_buf(k, name);
+    return arg >= 0 ? bufs[arg] : NULL;
+}
+
 void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs)
 {
     const fx_kernel *k = fx_kernel_get(c->kernel);
@@ -277,13 +336,12 @@ void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs)
         fxrt_softmax_desc softmax;
         fxrt_layer_norm_desc layer_norm;
         fxrt_group_norm_desc group_norm;
+        fxrt_attention_desc attention;
     } d;
     static const char *const names[] = {"x", "w", "b", "r", "y"};
     float *at[5] = {NULL};
-    for (int i = 0; i < 5; i++) {
-        int arg = fx_kernel_buf(k, names[i]);
-        at[i] = arg >= 0 ? bufs[arg] : NULL;
-    }
+    for (int i = 0; i < 5; i++)
+        at[i] = argument(k, bufs, names[i]);
     fx_call_to_desc(c, &d);
     switch (c->kernel) {
     case FX_K_conv2d:
@@ -313,6 +371,12 @@ void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs)
         break;
     case FX_K_layer_norm:
         run_layer_norm(&d.layer_norm, at[0], at[1], at[2], at[4]);
+        break;
+    case FX_K_rms_norm:
+        run_rms_norm(&d.layer_norm, at[0], at[1], at[4]);
+        break;
+    case FX_K_attention:
+        run_attention(p, &d.attention, at[0], argument(k, bufs, "k"), argument(k, bufs, "v"), argument(k, bufs, "mask"), at[4]);
         break;
     case FX_K_group_norm:
         run_group_norm(&d.group_norm, at[0], at[1], at[2], at[4]);
