@@ -54,6 +54,16 @@ static bool zero_is_free(const fx_op *op)
     return false;
 }
 
+/* Functions that go up and down: where samples tell results apart by much, those between may be anything. */
+static bool is_periodic(const fx_op *op)
+{
+    static const char *const names[] = {"aten.fmod", "aten.remainder", "aten.sin.", "aten.cos.", "aten.tan.", "aten.frac"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strncmp(op->name, names[i], strlen(names[i])))
+            return true;
+    return false;
+}
+
 /* Sums over several elements, in whatever order. */
 static bool is_sum(const fx_op *op)
 {
@@ -265,6 +275,12 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
     if (unknown || range || (inexact && !sensitivity(o, n, v, 0, SAMPLES, v->error))) {
         know_nothing(o, v);
         return;
+    }
+    if (is_periodic(n->op)) {
+        double range = largest(&v->t[0]);
+        for (int64_t i = 0; i < fx_tensor_numel(&v->t[0]); i++)
+            if (v->error[0][i] > 1e-3 * range)
+                v->error[0][i] = INFINITY;
     }
     if (sum) {
         double eps = eps_of(v->t[0].dtype == FX_F64 ? FX_F64 : FX_F32);

@@ -87,7 +87,7 @@ static bool write_unit(const char *folder, size_t n, const int *which)
 static bool compile(const char *folder, const fz_build *b, const char *cflags)
 {
     char command[2500];
-    const char *runtime = b->link_runtime ? FXCC_BINARY_DIR "/runtime/libfxrt.a" : "";
+    const char *runtime = b->link_runtime ? FXCC_LIBFXRT : "";
     snprintf(command, sizeof command, "cd %s && %s -std=c99 -pedantic -Wall -Wextra -Werror %s %s -shared -fPIC -I%s/include unit.c %s -o unit.so -lm %s"
              ">log.txt 2>&1", folder, b->compiler, b->level, cflags ? cflags : "", FXCC_SOURCE_DIR, runtime, b->link_runtime ? "-lgomp " : "");
     return system(command) == 0;
