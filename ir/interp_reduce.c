@@ -171,8 +171,11 @@ fx_status eval_any(fx_eval *c)
     const fx_tensor *x = fx_eval_input(c, 0);
     fx_opid id = c->node->op->id;
     bool over_all = id == FX_OP_any || id == FX_OP_all, all = id == FX_OP_all || id == FX_OP_all_dim || id == FX_OP_all_dims;
-    int64_t rows, n;
-    fx_tensor t = reduced_last(x, over_all ? (1u << x->rank) - 1 : axes(c, 1, x->rank), &rows, &n);
+    int64_t rows, n, none;
+    uint32_t mask = over_all ? (1u << x->rank) - 1 : axes(c, 1, x->rank);
+    if ((id == FX_OP_any_dims || id == FX_OP_all_dims) && !fx_node_is_none(c->node, 1) && fx_node_ints(c->node, 1, &none, 1) == 0)
+        mask = 0; /* an empty list is no dim here, and all of them elsewhere */
+    fx_tensor t = reduced_last(x, mask, &rows, &n);
     bool ints = fx_dtype_is_int(x->dtype);
     const void *p;
     FX_TRY(fx_eval_array(c, &t, ints ? FX_KIND_INT : FX_KIND_F64, 0, NULL, &p));

@@ -27,9 +27,10 @@ void fx_d_relu6(fx_rw *w)
 
 void fx_d_square(fx_rw *w)
 {
+    fx_node *x = fx_rw_cast(w, fx_node_input(w->at, 0), w->at->type->dtype, "cast"); /* of bools: i64 */
     fx_call c = fx_rw_call(w, FX_OP_mul_Tensor);
-    fx_call_copy(&c, w->at, 0);
-    fx_call_copy(&c, w->at, 0);
+    fx_call_node(&c, x);
+    fx_call_node(&c, x);
     fx_rw_become(w, &c);
 }
 

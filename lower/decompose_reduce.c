@@ -1,5 +1,6 @@
 /* lower/decompose_reduce.c: reductions that are made of others, and orders of a dim.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "ir/ops.h"
 #include "lower/rewrite.h"
 
 /* x as a vector. */
@@ -52,6 +53,13 @@ void fx_d_any(fx_rw *w)
     fx_rw_finish(w, y);
 }
 
+/* The dtype argument of a sum or product in narrow integers; by themselves they are of i64. */
+static void narrow(fx_rw *w, fx_call *c, fx_dtype dtype)
+{
+    if (fx_dtype_is_int(dtype) && dtype != FX_I64)
+        fx_call_arg(c, fx_arg_dtype(w->ctx, dtype));
+}
+
 /* prod of all: of a vector. prod.dim_int in its result's dtype. */
 void fx_d_prod(fx_rw *w)
 {
@@ -69,6 +77,7 @@ void fx_d_prod(fx_rw *w)
     fx_call_node(&c, all ? flattened(w, x) : x);
     fx_call_int(&c, dim);
     fx_call_bool(&c, !all && fx_node_bool(w->at, 2));
+    narrow(w, &c, dtype);
     fx_rw_become(w, &c);
 }
 
@@ -87,6 +96,7 @@ void fx_d_cumulative(fx_rw *w)
     fx_call c = fx_rw_call(w, w->at->op->id);
     fx_call_node(&c, x);
     fx_call_int(&c, fx_wrap_dim(fx_node_int(w->at, 1), rank));
+    narrow(w, &c, dtype);
     fx_rw_become(w, &c);
 }
 

@@ -33,6 +33,8 @@ static inline bool fz_one_in(fz_rng *r, int64_t n) { return fz_below(r, n) == 0;
 
 /* ---- cases ----------------------------------------------------------------------------------------------------------------- */
 
+/* All but complex numbers. */
+enum { FZ_DTYPES = 1 << FX_F32 | 1 << FX_F64 | 1 << FX_F16 | 1 << FX_BF16 | 1 << FX_I8 | 1 << FX_I16 | 1 << FX_I32 | 1 << FX_I64 | 1 << FX_U8 | 1 << FX_BOOL };
 enum { FZ_MAX_INPUTS = 24, FZ_MAX_OUTPUTS = 8, FZ_MAX_NUMEL = 1200 };
 
 /* How a case is compiled; drawn, and written beside a failure. */

@@ -286,12 +286,23 @@ static bool usable(const fx_type *t)
     return t->kind == FX_TYPE_TENSOR && t->rank <= 6 && fx_type_is_static(t) && fx_type_numel(t) <= FZ_MAX_NUMEL;
 }
 
+/* What eager refuses and shape inference does not: differences of bools. */
+static bool eager_refuses(const fx_node *n)
+{
+    if (!strstr(n->op->name, "sub.") && n->op->id != FX_OP_neg)
+        return false;
+    for (int i = 0; i < n->n_operands; i++)
+        if (n->operands[i].def->type->dtype == FX_BOOL)
+            return true;
+    return false;
+}
+
 static bool draw_row(fz_gen *g, const fz_menu *menu, const fx_op *op)
 {
     fx_node *n = fz_row(g, op);
     if (!n)
         return false;
-    if (!n->type || !usable(n->type)) {
+    if (!n->type || !usable(n->type) || eager_refuses(n)) {
         fx_node_erase(n);
         return false;
     }

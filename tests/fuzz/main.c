@@ -17,6 +17,7 @@ typedef struct options {
     int64_t count, only;         /* only: that one case, -1: all */
     bool emit_c, rows, verbose;
     const char *keep, *row, *target;
+    uint32_t dtypes;
     fx_fault fault;
 } options;
 
@@ -249,7 +250,7 @@ static bool has_avx2(void)
 
 static int usage(void)
 {
-    fputs("fuzz [--seed S] [--count N] [--only I] [--emit-c] [--keep DIR] [--row NAME] [--target NAME] [--rows] [--verbose]\n", stderr);
+    fputs("fuzz [--seed S] [--count N] [--only I] [--emit-c] [--keep DIR] [--row NAME] [--target NAME] [--dtypes float32,int8,...] [--rows] [--verbose]\n", stderr);
     return 2;
 }
 
@@ -261,10 +262,27 @@ static bool number(const char *s, int64_t *v)
     return errno == 0 && *s && !*end && *v >= 0;
 }
 
+/* "float32,int8" */
+static bool dtypes(const char *s, uint32_t *mask)
+{
+    *mask = 0;
+    while (*s) {
+        size_t n = strcspn(s, ",");
+        int d = 0;
+        while (d < FX_DTYPE_COUNT && (strlen(fx_dtype_name((fx_dtype)d)) != n || strncmp(fx_dtype_name((fx_dtype)d), s, n)))
+            d++;
+        if (d == FX_DTYPE_COUNT)
+            return false;
+        *mask |= 1u << d;
+        s += n + (s[n] == ',');
+    }
+    return *mask != 0;
+}
+
 static bool parse(int argc, char **argv, options *o)
 {
     int64_t v;
-    *o = (options){.seed = fresh_seed(), .count = 500, .only = -1};
+    *o = (options){.seed = fresh_seed(), .count = 500, .only = -1, .dtypes = FZ_DTYPES};
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(a, "--emit-c"))
@@ -277,6 +295,8 @@ static bool parse(int argc, char **argv, options *o)
             o->keep = argv[++i];
         else if (!strcmp(a, "--target") && *next)
             o->target = argv[++i];
+        else if (!strcmp(a, "--dtypes") && dtypes(next, &o->dtypes))
+            i++;
         else if (!strcmp(a, "--row") && *next)
             o->row = argv[++i];
         else if (!strcmp(a, "--seed") && number(next, &v))
@@ -308,7 +328,7 @@ int main(int argc, char **argv)
     static session s;
     if (!parse(argc, argv, &s.o))
         return usage();
-    s.menu = (fz_menu){.dtypes = 1 << FX_F32, .writes = true};
+    s.menu = (fz_menu){.dtypes = s.o.dtypes, .writes = true};
     probe(&s);
     if (s.o.rows) {
         for (int id = 1; id < FX_OP_COUNT; id++)
