@@ -497,7 +497,11 @@ static fx_status get_operand(fx_eval *c, int param, fx_kind kind, fx_dtype round
     int64_t i;
     FX_TRY(fx_eval_number(c, param, &number, &f, &i));
     void *p = fx_eval_scratch(c, 1, 8);
-    if (kind == FX_KIND_INT)
+    if (kind == FX_KIND_INT && fx_dtype_is_int(rounded)) { /* a number wraps to what it is compared in */
+        int64_t wrapped;
+        fx_row_store(rounded, &wrapped, 1, FX_KIND_INT, &i, 1);
+        fx_row_load(FX_KIND_INT, p, rounded, &wrapped, 1, 1);
+    } else if (kind == FX_KIND_INT)
         *(int64_t *)p = i;
     else if (kind == FX_KIND_F64)
         *(double *)p = f;

@@ -27,7 +27,9 @@ void fx_d_relu6(fx_rw *w)
 
 void fx_d_square(fx_rw *w)
 {
-    fx_node *x = fx_rw_cast(w, fx_node_input(w->at, 0), w->at->type->dtype, "cast"); /* of bools: i64 */
+    fx_node *x = fx_node_input(w->at, 0);
+    if (x->type->dtype != w->at->type->dtype) /* the square of a bool is of i64 */
+        x = fx_rw_cast(w, x, w->at->type->dtype, "cast");
     fx_call c = fx_rw_call(w, FX_OP_mul_Tensor);
     fx_call_node(&c, x);
     fx_call_node(&c, x);

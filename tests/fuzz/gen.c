@@ -286,9 +286,21 @@ static bool usable(const fx_type *t)
     return t->kind == FX_TYPE_TENSOR && t->rank <= 6 && fx_type_is_static(t) && fx_type_numel(t) <= FZ_MAX_NUMEL;
 }
 
-/* What eager refuses and shape inference does not: differences of bools. */
+/* Whether all numbers of a call lie in [0, 100]: what every integer type holds. */
+static bool small_numbers(const fx_node *n)
+{
+    for (int i = 0; i < n->args->n; i++)
+        if ((n->args->items[i]->kind == FX_ARG_INT || n->args->items[i]->kind == FX_ARG_FLOAT) &&
+            (fx_node_float(n, i) < 0 || fx_node_float(n, i) > 100))
+            return false;
+    return true;
+}
+
+/* What eager refuses and shape inference does not: differences of bools, limits that an integer type cannot hold. */
 static bool eager_refuses(const fx_node *n)
 {
+    if (n->op->id == FX_OP_hardtanh || strstr(n->op->name, "clamp") || strstr(n->op->name, "threshold"))
+        return n->type->kind == FX_TYPE_TENSOR && !fx_dtype_is_float(n->type->dtype) && !strstr(n->op->name, "Tensor") && !small_numbers(n);
     if (!strstr(n->op->name, "sub.") && n->op->id != FX_OP_neg)
         return false;
     for (int i = 0; i < n->n_operands; i++)

@@ -270,6 +270,10 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
     for (int k = 0; k < v->n; k++)
         if (!v->error[k])
             v->error[k] = new_errors(o, &v->t[k]);
+    /* A convolution may multiply an infinite weight by the zeros around its input, or not. */
+    if (n->op->cls == FX_CLASS_CONTRACTION && strstr(n->op->name, "conv"))
+        for (int64_t i = 0; n->n_operands > 1 && i < fx_tensor_numel(&value_of(o, n->operands[1].def)->t[0]); i++)
+            unknown |= !isfinite(fx_tensor_get(&value_of(o, n->operands[1].def)->t[0], i));
     /* Large sums may leave the range on the way. */
     bool range = sum && most > (v->t[0].dtype == FX_F64 ? 1e150 : 1e18);
     if (unknown || range || (inexact && !sensitivity(o, n, v, 0, SAMPLES, v->error))) {
