@@ -132,6 +132,8 @@ const fx_sexpr *fx_build_share(fx_build *b, const fx_sexpr *e);
 const fx_sexpr *fx_build_divisor(fx_build *b, const fx_node *n, const fx_sexpr *e);
 /* The element of a constant of one element, or of a full: a number in the dtype of n. NULL: n is no such thing. */
 const fx_sexpr *fx_build_number(fx_build *b, fx_node *n);
+/* The number that parameter `param` of n is, as torch converts it to dtype. */
+const fx_sexpr *fx_build_param(fx_build *b, fx_node *n, int param, fx_dtype dtype);
 /* The expression of node n given those of its tensor operands: get(user, node) gives an operand's, of the operand's dtype. */
 fx_status fx_build_expr(fx_build *b, fx_node *n, const fx_sexpr *(*get)(void *user, fx_node *n), void *user, const fx_sexpr **out);
 

@@ -426,6 +426,12 @@ const fx_sexpr *fx_build_divisor(fx_build *b, const fx_node *n, const fx_sexpr *
     return e;
 }
 
+const fx_sexpr *fx_build_param(fx_build *b, fx_node *n, int param, fx_dtype dtype)
+{
+    expr e = {.b = b, .n = n, .dtype = dtype};
+    return number(&e, param, dtype);
+}
+
 const fx_sexpr *fx_build_number(fx_build *b, fx_node *n)
 {
     fx_dtype dtype = n->type->kind == FX_TYPE_TENSOR ? n->type->dtype : FX_F32;

@@ -29,10 +29,12 @@ bool fx_build_act(const fx_node *n, int *act, float *a, float *b)
         *a = (float)fx_node_float(n, 1);
         return true;
     case FX_OP_elu:
+        if (fx_node_float(n, 3) != 1) /* the kernels' has no scale inside */
+            return false;
         *act = FXRT_ACT_ELU;
         *a = (float)fx_node_float(n, 1);
         *b = (float)fx_node_float(n, 2);
-        return fx_node_float(n, 3) == 1;
+        return true;
     case FX_OP_sigmoid:
         *act = FXRT_ACT_SIGMOID;
         return true;

@@ -72,7 +72,7 @@ fx_status fx_build_pad(fx_build *b, fx_node *n)
     fx_stmt *fill = fx_stmt_new(b->p, FX_ST_STORE);
     fill->buf = out.buf;
     fill->index = fx_nest_index(b, &nest, &acc);
-    fill->value = fx_s_const(b->p, out.dtype, fx_node_float(n, 2));
+    fill->value = fx_build_param(b, n, 2, out.dtype);
     step->body = fx_nest_wrap(b, &nest, fill);
     fx_window src = v, dst = out;
     bool empty = false;

@@ -396,6 +396,7 @@ fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out)
         }
         v = *cached;
     }
+    fx_window_set_dense(b, &v); /* strides of sizes of 1 may be any in a dense window */
     *out = v;
     return FX_OK;
 }
@@ -415,6 +416,9 @@ fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out)
         }
         v = *cached;
     }
+    for (int i = 0; i < 4; i++) /* kernels ask for strides that go forward, also where they are not used */
+        if (fx_dim_is(v.dims[i], 1) && !fx_build_at_least(b, v.strides[i], 1))
+            v.strides[i] = fx_dim_of(1);
     *out = v;
     return FX_OK;
 }

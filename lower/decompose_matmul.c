@@ -62,6 +62,9 @@ void fx_d_addmm(fx_rw *w)
         linear(w, a, transposed(w, b), bias, NULL);
         return;
     }
+    a = fx_rw_wide(w, a); /* eager rounds half-wide floats once, after the sum */
+    b = fx_rw_wide(w, b);
+    bias = fx_rw_wide(w, bias);
     fx_node *y = weights ? linear(w, a, transposed(w, b), NULL, "mm") : fx_rw_binary(w, FX_OP_mm, a, b, "mm");
     if (alpha != 1) {
         fx_call m = fx_rw_call(w, FX_OP_mul_Tensor);
@@ -70,7 +73,7 @@ void fx_d_addmm(fx_rw *w)
         y = fx_rw_node(w, &m, "scaled");
     }
     if (beta == 0) { /* eager does not read the bias then: NaN in it does not count */
-        fx_rw_replace(w, y);
+        fx_rw_finish(w, y);
         return;
     }
     if (beta != 1) {
@@ -79,7 +82,10 @@ void fx_d_addmm(fx_rw *w)
         fx_call_copy(&m, w->at, 3);
         bias = fx_rw_node(w, &m, "bias");
     }
-    fx_rw_binary(w, FX_OP_add_Tensor, y, bias, NULL);
+    if (y->type && y->type->dtype != w->at->type->dtype)
+        fx_rw_finish(w, fx_rw_binary(w, FX_OP_add_Tensor, y, bias, "sum"));
+    else
+        fx_rw_binary(w, FX_OP_add_Tensor, y, bias, NULL);
 }
 
 /* x (of sizes `batch`, then its last two) expanded over the batch and viewed as [B, m, k]. */
