@@ -138,6 +138,10 @@ static void allow_overlay(fx_build *b, const region *r, const fx_window *out)
         if (from->kind != FX_BUF_ARENA || !fx_dim_equal(from->numel, numel) || from->dtype != to->dtype || !fx_dim_equal(a->offset, w->offset))
             continue;
         bool same = true;
+        if (b->opt->fault == FX_FAULT_FUSE_ACROSS_WRITE) {
+            to->overlay = a->buf;
+            return;
+        }
         for (int j = 0; same && j < r->nest.n; j++)
             same = fx_dim_equal(a->strides[j], w->strides[j]);
         for (int j = 0; same && j < r->n_leaves; j++)

@@ -29,7 +29,7 @@ static fx_stmt **fold_loop(fx_build *b, const fx_nest *inner, int acc, double st
     *tail = local;
     local->next = loops;
     for (fx_stmt *s = loops; s && s->kind == FX_ST_LOOP; s = s->body)
-        s->loop = FX_LOOP_SERIAL; /* iterations depend on one another */
+        s->loop = b->opt->fault == FX_FAULT_PARALLEL_REDUCTION ? FX_LOOP_PARALLEL : FX_LOOP_SERIAL; /* iterations depend on one another */
     return &loops->next;
 }
 

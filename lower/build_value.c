@@ -293,6 +293,8 @@ static fx_window sliced(fx_build *b, const fx_window *v, const fx_node *n)
         from = fx_dim_plus(b->ctx, v->dims[d], start);
     if (fx_dim_known(from) && fx_dim_known(v->dims[d]))
         from = fx_dim_of(from.value < 0 ? 0 : from.value > v->dims[d].value ? v->dims[d].value : from.value);
+    if (b->opt->fault == FX_FAULT_MAP_OFF_BY_ONE)
+        from = fx_dim_plus(b->ctx, from, 1);
     r.dims[d] = n->type->dims[d];
     r.offset = fx_dim_add(b->ctx, v->offset, fx_dim_mul(b->ctx, from, v->strides[d]));
     r.strides[d] = fx_dim_scale(b->ctx, v->strides[d], step);

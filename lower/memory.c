@@ -329,6 +329,8 @@ fx_status fx_pass_memory(fx_lower *l)
         pl.step = (int64_t)i;
         fx_stmt_accesses(p, p->steps[i].body, note_access, &pl);
     }
+    for (size_t i = 0; i < p->n_bufs && l->opt->fault == FX_FAULT_FREE_EARLY; i++)
+        pl.last[i] -= pl.last[i] > pl.first[i];
     choose_nominal(&pl, s);
     make_blocks(&pl);
     if (p->n_symbols)
