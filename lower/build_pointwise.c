@@ -135,13 +135,13 @@ static void allow_overlay(fx_build *b, const region *r, const fx_window *out)
     for (int k = 0; k < r->n_leaves; k++) {
         const fx_nest_access *a = &r->access[k];
         const fx_buf *from = &b->p->bufs[a->buf];
-        if (from->kind != FX_BUF_ARENA || !fx_dim_equal(from->numel, numel) || from->dtype != to->dtype || !fx_dim_equal(a->offset, w->offset))
+        if (from->kind != FX_BUF_ARENA || !fx_dim_equal(from->numel, numel) || from->dtype != to->dtype)
             continue;
-        bool same = true;
         if (b->opt->fault == FX_FAULT_FUSE_ACROSS_WRITE) {
             to->overlay = a->buf;
             return;
         }
+        bool same = fx_dim_equal(a->offset, w->offset);
         for (int j = 0; same && j < r->nest.n; j++)
             same = fx_dim_equal(a->strides[j], w->strides[j]);
         for (int j = 0; same && j < r->n_leaves; j++)
