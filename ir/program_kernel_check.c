@@ -130,10 +130,9 @@ static void check_resize(fx_check *c, const fx_call_stmt *call)
 
 static void check_norm(fx_check *c, const fx_call_stmt *call)
 {
-    static const char *const layer[] = {"rows", "n", "x_m", "y_m", NULL};
+    static const char *const layer[] = {"rows", "n", "y_m", NULL}, *const eps_x[] = {"eps", "x_m", NULL};
     static const char *const group[] = {"n", "hw", "c", "groups", "xs_n", "xs_p", "ys_n", "ys_p", NULL};
-    static const char *const eps[] = {"eps", NULL};
-    not_negative(c, call, eps);
+    not_negative(c, call, eps_x); /* x_m: group norm has none, and 0 is one row again and again */
     if (call->kernel == FX_K_layer_norm || call->kernel == FX_K_rms_norm) {
         positive(c, call, layer);
         check_pitch(c, call, "y_m", "rows", field(call, "n"));

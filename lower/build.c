@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lower/build.h"
+#include "lower/build_rows.h"
 
 fx_dim fx_type_count(fx_context *ctx, const fx_type *t)
 {
@@ -299,6 +299,8 @@ static fx_status build_node(fx_build *b, fx_node *n)
     }
     if (b->root[n->id] != n)
         return FX_OK;
+    if (b->group[n->id].rows)
+        return fx_build_rows(b, n);
     if (b->group[n->id].anchor)
         return fx_build_contraction(b, n);
     switch (n->op->id) {
@@ -338,8 +340,14 @@ static fx_status build_node(fx_build *b, fx_node *n)
 /* Whether a node opens a step of its own; *named is the node that gives the step its name. */
 static bool makes_step(const fx_build *b, fx_node *n, fx_node **named)
 {
-    if (n->opcode != FX_CALL_FUNCTION || b->root[n->id] != n || !n->loc.module || n->op->cls == FX_CLASS_VIEW ||
-        n->op->id == FX_OP_getitem)
+    const fx_rows *rows = b->group[n->id].rows;
+    if (n->opcode != FX_CALL_FUNCTION || b->root[n->id] != n)
+        return false;
+    if (rows) {
+        *named = rows->named;
+        return rows->named->loc.module != NULL;
+    }
+    if (!n->loc.module || n->op->cls == FX_CLASS_VIEW || n->op->id == FX_OP_getitem)
         return false;
     *named = b->group[n->id].anchor ? b->group[n->id].anchor : n;
     return (*named)->loc.module != NULL;

@@ -31,6 +31,7 @@ typedef struct fx_group {
     const char *tail;              /* for titles: " + add + relu" */
     fx_node *first;                /* first node of a pointwise region */
     int n_reads;                   /* bound on the tensors a pointwise region reads */
+    struct fx_rows *rows;          /* a region of rows (build_rows.h), NULL: none */
 } fx_group;
 
 typedef struct fx_build {
@@ -123,6 +124,10 @@ fx_status fx_build_pad(fx_build *b, fx_node *n);
 
 /* ---- build_index.c: places that are data, arange ----------------------------------------------------- */
 fx_status fx_build_gather(fx_build *b, fx_node *n);
+
+/* ---- build_rows.c, build_rows_emit.c: reductions and norms with what is around them ------------------- */
+void fx_build_row_groups(fx_build *b, const uint32_t *position);
+fx_status fx_build_rows(fx_build *b, fx_node *root);
 
 /* ---- build_expr.c: scalar expressions of pointwise ops ------------------------------------------- */
 

@@ -131,7 +131,7 @@ static fx_node *common_region(const fx_build *b, const fx_node *n)
         if (!is_pointwise(u->user) || !fx_type_same_shape(u->user->type, n->type))
             return NULL;
         fx_node *r = b->root[u->user->id];
-        if (!r || b->group[r->id].anchor || (region && r != region))
+        if (!r || b->group[r->id].anchor || b->group[r->id].rows || (region && r != region))
             return NULL;
         region = r;
     }
@@ -148,6 +148,7 @@ void fx_build_groups(fx_build *b)
     FX_FOR_NODES(b->g, n)
     if (is_contraction(n) && !b->root[n->id])
         grow_tail(b, n, position);
+    fx_build_row_groups(b, position);
     for (fx_node *n = b->g->last; n; n = n->prev) {
         if (n->opcode != FX_CALL_FUNCTION || b->root[n->id])
             continue;

@@ -130,7 +130,6 @@ static const struct {
     {IN("x", "i32[4, 6]") IN("i", "i64[3]") IN("j", "i64[3]") IN("v", "i32[]") CALL("y", "index_put.default", "%x, [%i, %j], %v, True") "output((%y,))\n", 4, true, "check t1"},
     {IN("x", "f32[4, 6]") IN("i", "i64[3]") CALL("t", "permute.default", "%x, [1, 0]") CALL("y", "index.Tensor", "%t, [%i]") "output((%y,))\n", 4, true, "check t0 in 6"},
     {CALL("y", "arange.start_step", "2, 20, 3") CALL("z", "arange.start_step", "0.5, 2.0, 0.25") CALL("u", "arange.start_step", "7, -3, -2, dtype=torch.int32") "output((%y, %z, %u))\n", 0, false, "values={7, 5, 3, 1, -1}"}, /* folded */
-    {CALL("y", "arange.start_step", "3, 400000, 2") CALL("z", "arange.start_step", "0.5, 200000.0, 1.5") "output((%y, %z))\n", 0, false, "index.i64("},
 };
 
 static const char *text_of(const fx_program *p)
@@ -171,12 +170,112 @@ START_TEST(indices_are_checked)
 }
 END_TEST
 
+/* Reductions and rows; steps: how many the program may have at most. */
+static const struct {
+    const char *text;
+    int steps;
+} reductions[] = {
+    {IN("x", "f32[3, 40]") CALL("y", "sum.dim_IntList", "%x, [1], False, dtype=None") "output((%y,))\n", 1},
+    {IN("x", "f32[40, 37]") CALL("y", "sum.dim_IntList", "%x, [0], True, dtype=None") "output((%y,))\n", 1},
+    {IN("x", "f32[2, 3, 5, 7]") CALL("y", "mean.dim", "%x, [0, 2], False, dtype=None") "output((%y,))\n", 1},
+    {IN("x", "f32[2, 3, 5, 70]") CALL("y", "amax.default", "%x, [], False") CALL("z", "amin.default", "%x, [1], True") "output((%y, %z))\n", 2},
+    {IN("x", "i8[3, 100]") CALL("y", "sum.dim_IntList", "%x, [1], False, dtype=None") CALL("z", "amax.default", "%x, [1], False") "output((%y, %z))\n", 2},
+    {IN("x", "bool[3, 10]") CALL("y", "sum.dim_IntList", "%x, [0], False, dtype=None") CALL("z", "any.dim", "%x, 1, False") "output((%y, %z))\n", 2},
+    {IN("x", "u8[3, 9]") CALL("y", "prod.dim_int", "%x, 1, False, dtype=None") CALL("z", "any.dim", "%x, 0, True") "output((%y, %z))\n", 2},
+    {IN("x", "f16[3, 300]") CALL("y", "sum.dim_IntList", "%x, [1], False, dtype=None") CALL("z", "mean.dim", "%x, [1], True, dtype=None") "output((%y, %z))\n", 2},
+    {IN("x", "bf16[3, 30]") CALL("y", "var.correction", "%x, [1], correction=1, keepdim=False") "output((%y,))\n", 1},
+    {IN("x", "f64[30, 20]") CALL("y", "var.correction", "%x, [0], correction=0, keepdim=True") CALL("z", "prod.dim_int", "%x, 0, False, dtype=None") "output((%y, %z))\n", 2},
+    {IN("x", "f32[5, 1]") CALL("y", "var.correction", "%x, [1], correction=1, keepdim=False") "output((%y,))\n", 1},
+    {IN("x", "f32[0, 4]") CALL("y", "sum.dim_IntList", "%x, [0], False, dtype=None") CALL("z", "mean.dim", "%x, [0], False, dtype=None") CALL("v", "var.correction", "%x, [0], correction=1, keepdim=False") "output((%y, %z, %v))\n", 3},
+    {IN("x", "f32[]") CALL("y", "sum.dim_IntList", "%x, None, False, dtype=None") "output((%y,))\n", 1},
+    {IN("x", "f32[6, 50]") IN("w", "f32[50]") CALL("m", "mul.Tensor", "%x, %w") CALL("y", "sum.dim_IntList", "%m, [1], False, dtype=None") CALL("r", "relu.default", "%y") "output((%r,))\n", 1},
+    /* softmax with scale and mask, spelled out and not */
+    {IN("x", "f32[4, 9, 33]") IN("k", "f32[9, 33]") CALL("s", "mul.Tensor", "%x, 0.125") CALL("a", "add.Tensor", "%s, %k, alpha=1") CALL("y", "_softmax.default", "%a, -1, False") "output((%y,))\n", 1},
+    {IN("x", "f32[4, 9, 33]") CALL("m", "amax.default", "%x, [2], True") CALL("d", "sub.Tensor", "%x, %m, alpha=1") CALL("e", "exp.default", "%d") CALL("s", "sum.dim_IntList", "%e, [2], True, dtype=None") CALL("y", "div.Tensor", "%e, %s") "output((%y,))\n", 1},
+    {IN("x", "f16[4, 5000]") CALL("y", "_softmax.default", "%x, -1, False") CALL("z", "_log_softmax.default", "%x, 0, False") "output((%y, %z))\n", 2},
+    {IN("x", "f64[4, 20]") CALL("z", "_log_softmax.default", "%x, 1, False") CALL("t", "mul.Tensor", "%z, 2.0") "output((%t,))\n", 1},
+    {IN("x", "f32[8, 12, 6]") CALL("s", "mul.Tensor", "%x, 3.0") CALL("y", "_softmax.default", "%s, 1, False") "output((%y,))\n", 1},
+    /* log-sum-exp, without the dim that goes */
+    {IN("x", "f32[7, 65]") CALL("m", "amax.default", "%x, [1], True") CALL("d", "sub.Tensor", "%x, %m, alpha=1") CALL("e", "exp.default", "%d") CALL("s", "sum.dim_IntList", "%e, [1], True, dtype=None") CALL("l", "log.default", "%s") CALL("y", "add.Tensor", "%l, %m, alpha=1") "output((%y,))\n", 1},
+    /* layer norm spelled out, after a residual that is used again */
+    {IN("x", "f32[5, 48]") IN("r", "f32[5, 48]") IN("w", "f32[48]") IN("b", "f32[48]")
+     CALL("a", "add.Tensor", "%x, %r, alpha=1") CALL("m", "mean.dim", "%a, [-1], True, dtype=None") CALL("d", "sub.Tensor", "%a, %m, alpha=1") CALL("q", "mul.Tensor", "%d, %d")
+     CALL("v", "mean.dim", "%q, [-1], True, dtype=None") CALL("e", "add.Tensor", "%v, 1e-05, alpha=1") CALL("s", "rsqrt.default", "%e") CALL("n", "mul.Tensor", "%d, %s")
+     CALL("g", "mul.Tensor", "%n, %w") CALL("y", "add.Tensor", "%g, %b, alpha=1") "output((%y, %a))\n", 1},
+    {IN("x", "f32[5, 4, 12]") IN("w", "f32[4, 12]") IN("b", "f32[4, 12]") CALL("n", "native_layer_norm.default", "%x, [4, 12], %w, %b, 1e-05")
+     "%y = call_function[_operator.getitem](%n, 0)\n%m = call_function[_operator.getitem](%n, 1)\n%s = call_function[_operator.getitem](%n, 2)\noutput((%y, %m, %s))\n", 1},
+    {IN("x", "bf16[5, 12]") CALL("n", "native_layer_norm.default", "%x, [12], None, None, 1e-05") "%y = call_function[_operator.getitem](%n, 0)\noutput((%y,))\n", 1},
+    /* RMS norm spelled out and not; L2 normalised */
+    {IN("x", "f32[3, 6, 64]") IN("w", "f32[64]") CALL("q", "pow.Tensor_Scalar", "%x, 2") CALL("m", "mean.dim", "%q, [-1], True, dtype=None") CALL("e", "add.Tensor", "%m, 1e-06, alpha=1")
+     CALL("s", "rsqrt.default", "%e") CALL("n", "mul.Tensor", "%x, %s") CALL("y", "mul.Tensor", "%w, %n") "output((%y,))\n", 1},
+    {IN("x", "f16[3, 64]") IN("w", "f16[64]") CALL("n", "_fused_rms_norm.default", "%x, [64], %w, None") "%y = call_function[_operator.getitem](%n, 0)\noutput((%y,))\n", 1},
+    {IN("x", "f32[9, 10]") CALL("q", "mul.Tensor", "%x, %x") CALL("s", "sum.dim_IntList", "%q, [1], True, dtype=None") CALL("r", "sqrt.default", "%s") CALL("c", "clamp.default", "%r, 1e-12, None") CALL("y", "div.Tensor", "%x, %c") "output((%y,))\n", 1},
+    /* the same along the first dim: memory runs across */
+    {IN("x", "f32[9, 70]") CALL("q", "mul.Tensor", "%x, %x") CALL("s", "sum.dim_IntList", "%q, [0], False, dtype=None") CALL("r", "sqrt.default", "%s") CALL("y", "div.Tensor", "%x, %r") "output((%y, %r))\n", 1},
+    /* a statistic without its dim does not meet the elements of its row */
+    {IN("x", "f32[6, 6]") CALL("s", "sum.dim_IntList", "%x, [1], False, dtype=None") CALL("y", "sub.Tensor", "%x, %s, alpha=1") "output((%y,))\n", 2},
+    /* of all elements, broadcast back; integers divided by a sum */
+    {IN("x", "f32[4, 11]") CALL("m", "mean.dim", "%x, None, False, dtype=None") CALL("y", "sub.Tensor", "%x, %m, alpha=1") "output((%y,))\n", 1},
+    {IN("x", "i64[4, 11]") CALL("s", "sum.dim_IntList", "%x, [1], True, dtype=None") CALL("o", "add.Tensor", "%s, 100, alpha=1") CALL("y", "div.Tensor_mode", "%x, %o, rounding_mode=\"floor\"") "output((%y,))\n", 1},
+    /* a user between: what it needs comes before it */
+    {IN("x", "f32[4, 8]") IN("w", "f32[8, 8]") CALL("m", "mean.dim", "%x, [1], True, dtype=None") CALL("d", "sub.Tensor", "%x, %m, alpha=1") CALL("p", "mm.default", "%d, %w")
+     CALL("e", "mul.Tensor", "%d, %p") CALL("s", "sum.dim_IntList", "%e, [1], True, dtype=None") CALL("y", "add.Tensor", "%s, %m, alpha=1") "output((%y,))\n", 4},
+    {IN("x", "f32[2, 16, 3, 3]") CALL("m", "mean.dim", "%x, [1], True, dtype=None") CALL("d", "sub.Tensor", "%x, %m, alpha=1") CALL("y", "relu.default", "%d") "output((%y,))\n", 2},
+};
+
+START_TEST(reductions_give_what_the_graph_gives)
+{
+    fx_graph *g = graph_of(reductions[_i].text);
+    fx_program *p;
+    agree(reductions[_i].text, g, 5, false);
+    ck_assert_int_eq(lower_to(g, "generic", 0, FX_FAULT_NONE, &p), FX_OK);
+    ck_assert_msg((int)p->n_steps <= reductions[_i].steps, "%zu steps:\n%s", p->n_steps, text_of(p));
+}
+END_TEST
+
+/* A reduction whose loop is marked parallel is refused, however it is folded. */
+START_TEST(parallel_reductions_are_refused)
+{
+    static const char *const shapes[] = {"f32[5]", "f32[3, 5]", "f32[3, 100]", "f32[2, 3, 64]"};
+    for (size_t i = 0; i < 4; i++) {
+        for (int dim = 0; dim < 2; dim++) {
+            fx_graph *g = graph_of(fx_arena_printf(fx_context_arena(ctx), "%%x : %s = placeholder[x]\n"
+                                                   "%%y = call_function[aten.sum.dim_IntList](%%x, [%d], False, dtype=None)\noutput((%%y,))\n",
+                                                   shapes[i], dim && i ? -1 : 0));
+            fx_program *p;
+            ck_assert_int_eq(lower_to(g, "generic", 0, FX_FAULT_NONE, &p), FX_OK);
+            fx_diag_clear(ctx);
+            ck_assert_int_eq(lower_to(g, "generic", 0, FX_FAULT_PARALLEL_REDUCTION, &p), FX_INTERNAL);
+            ck_assert_msg(strstr(first_message(), "parallel loop") != NULL, "%s", first_message());
+        }
+    }
+}
+END_TEST
+
+/* The variance of equal elements is 0, and its mean exact, whatever the sum rounds to. */
+START_TEST(constant_rows_have_no_variance)
+{
+    fx_graph *g = graph_of(IN("x", "f32[2, 37]") CALL("y", "var.correction", "%x, [1], correction=1, keepdim=False") "output((%y,))\n");
+    fx_program *p;
+    fx_tensor in[MOST], *out;
+    size_t n_out, n_in = inputs_of(g, 1, false, in);
+    ck_assert_int_eq(lower_to(g, "generic", 0, FX_FAULT_NONE, &p), FX_OK);
+    for (int64_t i = 0; i < 74; i++)
+        fx_tensor_set(&in[0], i, i < 37 ? 0.1 : 1e30);
+    ck_assert_int_eq(fx_program_run(p, true, n_in, in, &n_out, &out), FX_OK);
+    ck_assert(fx_tensor_get(&out[0], 0) == 0 && fx_tensor_get(&out[0], 1) == 0);
+}
+END_TEST
+
 #define COUNT(table) (int)(sizeof table / sizeof table[0])
 
 static void add_tests(TCase *t)
 {
     tcase_add_loop_test(t, indices_give_what_the_graph_gives, 0, COUNT(indices));
     tcase_add_test(t, indices_are_checked);
+    tcase_add_loop_test(t, reductions_give_what_the_graph_gives, 0, COUNT(reductions));
+    tcase_add_test(t, parallel_reductions_are_refused);
+    tcase_add_test(t, constant_rows_have_no_variance);
 }
 
 int main(void)
