@@ -115,6 +115,11 @@ fx_affine fx_nest_index(fx_build *b, const fx_nest *nest, const fx_nest_access *
 fx_stmt *fx_nest_wrap(fx_build *b, const fx_nest *nest, fx_stmt *body); /* body inside the loops */
 bool fx_build_is_large(fx_build *b, int rank, const fx_dim *dims);  /* so many iterations are worth several threads */
 
+const char *fx_build_axis(int rank, int dim);              /* a name for a loop: "n" "c" "h" "w", or "i" "j" "k" ... */
+
+/* ---- build_contract.c: contractions of dtypes that no kernel takes, as plain loops ------------------- */
+fx_status fx_build_sums(fx_build *b, fx_node *root);
+
 /* ---- build_pointwise.c, build_reduce.c, build_join.c ------------------------------------------------- */
 fx_status fx_build_pointwise(fx_build *b, fx_node *root);
 fx_status fx_build_reduction(fx_build *b, fx_node *n);
