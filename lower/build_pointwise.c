@@ -150,7 +150,6 @@ static void allow_overlay(fx_build *b, const region *r, const fx_window *out)
             same = fx_dim_equal(a->strides[j], w->strides[j]);
         for (int j = 0; same && j < r->n_leaves; j++)
             same = j == k || r->access[j].buf != a->buf;
-        same = same || b->opt->fault == FX_FAULT_FUSE_ACROSS_WRITE;
         if (same) {
             to->overlay = a->buf;
             return;

@@ -314,8 +314,6 @@ static fx_window sliced(fx_build *b, const fx_window *v, const fx_node *n)
     fx_window r = *v;
     int d = wrap_dim(fx_node_int(n, 1), v->rank);
     int64_t start = fx_node_is_none(n, 2) ? 0 : fx_node_int(n, 2), step = fx_node_int(n, 4);
-    if (b->opt->fault == FX_FAULT_MAP_OFF_BY_ONE)
-        start++;
     fx_dim from = fx_dim_of(start);
     if (start < 0)
         from = fx_dim_plus(b->ctx, v->dims[d], start);

@@ -28,7 +28,6 @@ typedef struct planner {
     block *blocks;
     int n_blocks;
     int64_t step;                  /* being scanned */
-    fx_fault fault;
     int64_t *nominal;              /* values of the symbols that sizes are compared at */
 } planner;
 
@@ -81,10 +80,7 @@ static void make_blocks(planner *pl)
             b->overlay = -1;
             pl->block_of[i] = pl->n_blocks;
             fx_dim bytes = buf_bytes(pl, b);
-            int64_t last = pl->last[i];
-            if (pl->fault == FX_FAULT_FREE_EARLY && last > pl->first[i])
-                last--;
-            pl->blocks[pl->n_blocks++] = (block){.size = align_up(number_of(pl, bytes)), .bytes = bytes, .first = pl->first[i], .last = last};
+            pl->blocks[pl->n_blocks++] = (block){.size = align_up(number_of(pl, bytes)), .bytes = bytes, .first = pl->first[i], .last = pl->last[i]};
         }
     }
 }
@@ -320,7 +316,7 @@ fx_status fx_pass_memory(fx_lower *l)
 {
     fx_program *p = l->program;
     fx_arena *s = l->scratch;
-    planner pl = {.p = p, .fault = l->opt ? l->opt->fault : FX_FAULT_NONE};
+    planner pl = {.p = p};
     for (size_t i = 0; i < p->n_bufs; i++)
         p->bufs[i].slot = -1;
     pl.first = FX_NEW_ARRAY(s, int64_t, p->n_bufs + 1);
