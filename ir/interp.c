@@ -273,6 +273,22 @@ fx_status fx_eval_array(fx_eval *c, const fx_tensor *t, fx_kind kind, int rank, 
     return FX_OK;
 }
 
+fx_tensor fx_eval_converted(fx_eval *c, const fx_tensor *t, fx_dtype dtype)
+{
+    if (t->dtype == dtype)
+        return *t;
+    fx_tensor r = {.dtype = dtype, .rank = t->rank};
+    int64_t n = 1;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        r.sizes[i] = t->sizes[i];
+        r.strides[i] = n;
+        n *= t->sizes[i];
+    }
+    r.data = fx_eval_scratch(c, n, fx_dtype_size(dtype));
+    fx_tensor_assign(&r, t);
+    return r;
+}
+
 fx_status fx_eval_floats(fx_eval *c, const fx_tensor *t, const float **data)
 {
     const void *p = NULL;

@@ -497,8 +497,10 @@ static fx_status get_operand(fx_eval *c, int param, fx_kind kind, fx_dtype round
     int64_t i;
     FX_TRY(fx_eval_number(c, param, &number, &f, &i));
     void *p = fx_eval_scratch(c, 1, 8);
-    if (kind == FX_KIND_INT && fx_dtype_is_int(rounded)) { /* a number wraps to what it is compared in */
+    if (kind == FX_KIND_INT && fx_dtype_is_int(rounded)) { /* a number is converted to the tensor's dtype */
         int64_t wrapped;
+        if (rounded == FX_BOOL && number == FX_ARG_FLOAT)
+            i = f != 0;
         fx_row_store(rounded, &wrapped, 1, FX_KIND_INT, &i, 1);
         fx_row_load(FX_KIND_INT, p, rounded, &wrapped, 1, 1);
     } else if (kind == FX_KIND_INT)
@@ -570,12 +572,13 @@ static fx_status binary(fx_eval *c, const fx_tensor *second)
         return no_kind(c, common);
     v.n = fx_tensor_numel(out);
     v.bits = (int)fx_dtype_size(out->dtype) * 8;
-    FX_TRY(get_operand(c, 0, kind, test ? common : FX_F32, out->rank, out->sizes, &v.a));
+    fx_dtype numbers = test || kind == FX_KIND_INT ? common : FX_F32; /* what numbers are rounded or wrapped to */
+    FX_TRY(get_operand(c, 0, kind, numbers, out->rank, out->sizes, &v.a));
     if (second) {
         v.b.step = 1;
         FX_TRY(fx_eval_array(c, second, kind, out->rank, out->sizes, &v.b.p));
     } else {
-        FX_TRY(get_operand(c, 1, kind, test ? common : FX_F32, out->rank, out->sizes, &v.b));
+        FX_TRY(get_operand(c, 1, kind, numbers, out->rank, out->sizes, &v.b));
     }
     v.r = fx_kind_size(rkind) == fx_dtype_size(out->dtype) && fx_kind_of(out->dtype) == rkind
               ? out->data
@@ -723,7 +726,14 @@ fx_status eval_masked_fill(fx_eval *c)
     fx_kind kind = fx_kind_of(out->dtype);
     operand x, value;
     FX_TRY(get_operand(c, 0, kind, FX_F32, out->rank, out->sizes, &x));
-    FX_TRY(get_operand(c, 2, kind, FX_F32, out->rank, out->sizes, &value));
+    const fx_tensor *given = fx_eval_input(c, 2);
+    if (given) {
+        fx_tensor converted = fx_eval_converted(c, given, out->dtype);
+        value.step = 1;
+        FX_TRY(fx_eval_array(c, &converted, kind, out->rank, out->sizes, &value.p));
+    } else {
+        FX_TRY(get_operand(c, 2, kind, out->dtype, out->rank, out->sizes, &value));
+    }
     return select_elements(c, fx_eval_input(c, 1), value, x, kind);
 }
 

@@ -38,7 +38,8 @@ static fx_status sum_or_mean(fx_eval *c, const fx_tensor *t, int64_t rows, int64
     const void *p;
     fx_dtype dtype = fx_eval_type(c, 0)->dtype;
     if (fx_dtype_is_int(dtype)) {
-        FX_TRY(fx_eval_array(c, t, FX_KIND_INT, 0, NULL, &p));
+        fx_tensor whole = fx_eval_converted(c, t, dtype);
+        FX_TRY(fx_eval_array(c, &whole, FX_KIND_INT, 0, NULL, &p));
         const int64_t *x = p;
         int64_t *y = fx_eval_target(c, 0, FX_KIND_INT);
         for (int64_t r = 0; r < rows; r++) {
@@ -142,8 +143,10 @@ fx_status eval_prod(fx_eval *c)
 {
     const fx_tensor *x = fx_eval_input(c, 0);
     int64_t rows, n;
-    fx_tensor t = reduced_last(x, c->node->op->id == FX_OP_prod ? (1u << x->rank) - 1 : axes(c, 1, x->rank), &rows, &n);
-    bool ints = fx_dtype_is_int(fx_eval_type(c, 0)->dtype);
+    fx_dtype dtype = fx_eval_type(c, 0)->dtype;
+    bool ints = fx_dtype_is_int(dtype);
+    fx_tensor whole = ints ? fx_eval_converted(c, x, dtype) : *x; /* each element, then their product */
+    fx_tensor t = reduced_last(&whole, c->node->op->id == FX_OP_prod ? (1u << x->rank) - 1 : axes(c, 1, x->rank), &rows, &n);
     fx_kind kind = ints ? FX_KIND_INT : FX_KIND_F64;
     const void *p;
     FX_TRY(fx_eval_array(c, &t, kind, 0, NULL, &p));

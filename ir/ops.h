@@ -114,6 +114,8 @@ void fx_eval_new(fx_eval *c, int i, fx_dtype dtype, int rank, const int64_t *siz
 fx_tensor *fx_eval_out(fx_eval *c, int i);
 /* A tensor's elements as a dense array of `kind`, broadcast to sizes (NULL: its own). Not to be written: may be the tensor's. */
 fx_status fx_eval_array(fx_eval *c, const fx_tensor *t, fx_kind kind, int rank, const int64_t *sizes, const void **data);
+/* The tensor as t.to(dtype) gives it. */
+fx_tensor fx_eval_converted(fx_eval *c, const fx_tensor *t, fx_dtype dtype);
 fx_status fx_eval_floats(fx_eval *c, const fx_tensor *t, const float **data);
 /* Where to compute result i in `kind`: out[i] itself, or scratch that fx_eval_finish converts. */
 void *fx_eval_target(fx_eval *c, int i, fx_kind kind);

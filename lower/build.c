@@ -404,6 +404,7 @@ fx_status fx_pass_build(fx_lower *l)
     FX_TRY(collect_outputs(&b, out, out->args));
     FX_TRY(build_inputs(&b));
     FX_TRY(build_output_buffers(&b));
+    b.channels_last = fx_build_prefers_channels_last(&b);
     fx_build_groups(&b);
     fx_build_homes(&b);
     count_paths(&b);

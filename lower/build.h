@@ -16,7 +16,8 @@ typedef struct fx_window {
 
 /* Where a value has to be put because of who uses it. */
 typedef struct fx_home {
-    fx_node *cat;                  /* a slice of this concatenation's storage, from channel `offset` on */
+    fx_node *cat;                  /* a slice of this concatenation's storage, from `offset` of its dim `dim` on */
+    int dim;
     fx_dim offset;
     int output;                    /* else graph output number, -1: none */
 } fx_home;
@@ -41,6 +42,7 @@ typedef struct fx_build {
     fx_arena *scratch;
     fxrt_tile tile;
     int threads;
+    bool channels_last;            /* how rank-4 activations lie: one decision a graph */
     /* side arrays by node id */
     fx_node **root;                /* the root of the node's group */
     fx_group *group;               /* at the root's id */
@@ -59,6 +61,9 @@ typedef struct fx_build {
     const fx_lower_options *opt;
 } fx_build;
 
+/* ---- build_layout.c ---------------------------------------------------------------------------- */
+bool fx_build_prefers_channels_last(fx_build *b);
+
 /* ---- build_groups.c: which nodes become one step, and where results go ------------------------- */
 void fx_build_groups(fx_build *b);
 void fx_build_homes(fx_build *b);
@@ -72,6 +77,8 @@ fx_status fx_build_value(fx_build *b, fx_node *n, fx_window *out);
 /* A place for n's result, in its home or in a new buffer; like: dims are laid out in memory in the order of its strides (NULL:
  * row-major). dims of n's type. */
 fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out);
+/* A new buffer of n's dims, laid out likewise. */
+fx_status fx_build_new(fx_build *b, fx_node *n, const char *name, fx_dtype dtype, const fx_window *like, fx_window *out);
 fx_window fx_build_channels_last(fx_build *b, const fx_node *n); /* a pattern for `like` */
 fx_status fx_build_view(fx_build *b, fx_node *n);  /* sets the value of a node of class VIEW (or flip) */
 /* Views v under other sizes; false when strides do not allow it. */
@@ -81,7 +88,7 @@ fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out);
 fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out);
 /* A step that copies src to dst (same dims). */
 fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const fx_node *at, const fx_window *src, const fx_window *dst);
-/* Data of a constant, f32, dense. FX_ERR_UNSUPPORTED naming `what` when n is not constant or not f32. */
+/* Data of a constant, as f32, dense. FX_ERR_UNSUPPORTED naming `what` when n is not constant, or neither f32, f16 nor bf16. */
 fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data);
 /* The position of sizes' dims in memory order (largest stride first); n dims. */
 void fx_window_order(fx_build *b, const fx_window *v, int *order);
@@ -115,6 +122,11 @@ fx_nest fx_nest_make(fx_build *b, int rank, const fx_dim *dims, const int *order
 fx_affine fx_nest_index(fx_build *b, const fx_nest *nest, const fx_nest_access *a);
 fx_stmt *fx_nest_wrap(fx_build *b, const fx_nest *nest, fx_stmt *body); /* body inside the loops */
 bool fx_build_is_large(fx_build *b, int rank, const fx_dim *dims);  /* so many iterations are worth several threads */
+
+const char *fx_build_axis(int rank, int dim);              /* a name for a loop: "n" "c" "h" "w", or "i" "j" "k" ... */
+
+/* ---- build_contract.c: contractions of dtypes that no kernel takes, as plain loops ------------------- */
+fx_status fx_build_sums(fx_build *b, fx_node *root);
 
 /* ---- build_pointwise.c, build_reduce.c, build_join.c ------------------------------------------------- */
 fx_status fx_build_pointwise(fx_build *b, fx_node *root);

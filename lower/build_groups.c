@@ -76,7 +76,19 @@ static bool is_pointwise(const fx_node *n)
     return n->opcode == FX_CALL_FUNCTION && (n->op->cls == FX_CLASS_POINTWISE || n->op->id == FX_OP_clone);
 }
 
-/* The other operand when n is x + other with equal shapes and no scaling, else NULL. */
+/* Whether a matrix product can add t to each of its results of type x: rows of t are whole or there is one for several. */
+static bool broadcasts(const fx_type *t, const fx_type *x)
+{
+    int shift = x->rank - t->rank;
+    if (shift < 0 || t->rank == 0 || !fx_dim_equal(t->dims[t->rank - 1], x->dims[x->rank - 1]))
+        return false;
+    for (int i = 0; i < t->rank - 1; i++)
+        if (!fx_dim_is(t->dims[i], 1) && !fx_dim_equal(t->dims[i], x->dims[i + shift]))
+            return false;
+    return true;
+}
+
+/* The other operand when n is x + other of x's shape (or, for matrix products, broadcast to it) and no scaling, else NULL. */
 static fx_node *plain_addend(const fx_node *n, const fx_node *x)
 {
     if (n->opcode != FX_CALL_FUNCTION || n->op->id != FX_OP_add_Tensor || fx_node_float(n, 2) != 1)
@@ -85,7 +97,10 @@ static fx_node *plain_addend(const fx_node *n, const fx_node *x)
     if (!a || !c || a == c)
         return NULL;
     fx_node *other = a == x ? c : a;
-    if (!fx_type_same_shape(other->type, x->type) || other->type->dtype != x->type->dtype)
+    if (other->type->dtype != x->type->dtype || !fx_type_same_shape(n->type, x->type))
+        return NULL;
+    bool image = x->op->id == FX_OP_convolution;
+    if (image ? !fx_type_same_shape(other->type, x->type) : !broadcasts(other->type, x->type))
         return NULL;
     return other;
 }
@@ -97,7 +112,8 @@ static void grow_tail(fx_build *b, fx_node *c, const uint32_t *position)
 {
     fx_group g = {.anchor = c, .tail = ""};
     fx_node *last = c;
-    if (last->n_uses == 1) {
+    bool grows = c->type->dtype == FX_F32 && !(b->opt->off & FX_OFF(FUSE)); /* other dtypes round after each op */
+    if (grows && last->n_uses == 1) {
         fx_node *user = last->first_use->user, *other = plain_addend(user, last);
         bool later = other && is_contraction(other) && other->n_uses == 1 && position[other->id] > position[c->id];
         if (other && !later && !b->root[user->id]) {
@@ -106,7 +122,7 @@ static void grow_tail(fx_build *b, fx_node *c, const uint32_t *position)
             last = user;
         }
     }
-    if (last->n_uses == 1) {
+    if (grows && last->n_uses == 1) {
         fx_node *user = last->first_use->user;
         if (!b->root[user->id] && fx_build_act(user, &g.act, &g.act_a, &g.act_b)) {
             const char *name = strchr(user->op->name, '.') + 1;
@@ -127,6 +143,8 @@ static void grow_tail(fx_build *b, fx_node *c, const uint32_t *position)
 static fx_node *common_region(const fx_build *b, const fx_node *n)
 {
     fx_node *region = NULL;
+    if (b->opt->off & FX_OFF(FUSE))
+        return NULL;
     for (const fx_use *u = n->first_use; u; u = u->next) {
         if (!is_pointwise(u->user) || !fx_type_same_shape(u->user->type, n->type))
             return NULL;
@@ -160,56 +178,64 @@ void fx_build_groups(fx_build *b)
     }
 }
 
-/* Whether the step that makes n can write with gaps between pixels: into a slice of channels. */
-static bool writes_slices(const fx_build *b, const fx_node *n)
+/* ---- homes ---------------------------------------------------------------------------------------------------- */
+
+/* Whether the step that makes n can write into a slice along dim d of a concatenation, which lies channels-last or row-major. Loops
+ * write any slice. Kernels for images write slices of channels-last images. Matrix products and layer norm write rows with one stride
+ * between them: slices of the last dim, or of the first where whole matrices follow one another. */
+static bool writes_slices(const fx_build *b, fx_node *n, int d)
 {
-    if (n->opcode != FX_CALL_FUNCTION || b->root[n->id] != n || n->type->rank != 4)
+    if (n->opcode != FX_CALL_FUNCTION || b->root[n->id] != n || n->type->kind != FX_TYPE_TENSOR)
         return false;
-    /* Matrix products write dense rows of their last dim, not of channels, even where a pointwise tail is the group's root. */
-    const fx_node *anchor = b->group[n->id].anchor ? b->group[n->id].anchor : n;
-    if (anchor->op->cls == FX_CLASS_CONTRACTION && anchor->op->id != FX_OP_convolution)
-        return false;
+    const fx_node *anchor = b->group[n->id].anchor;
+    if (anchor && n->type->dtype == FX_F32) {
+        if (anchor->op->id == FX_OP_convolution)
+            return b->channels_last && n->type->rank == 4;
+        if (n->type->rank == 4 && b->channels_last)
+            return false;
+        bool batch = anchor->op->id == FX_OP_bmm;
+        return batch || d == 0 || d == n->type->rank - 1;
+    }
+    if (anchor)
+        return true;
     switch (n->op->cls) {
     case FX_CLASS_POINTWISE:
-    case FX_CLASS_CONTRACTION:
         return true;
     case FX_CLASS_POOL:
-        return n->type->kind == FX_TYPE_TENSOR;
+        return b->channels_last && n->type->rank == 4;
     default:
         return n->op->id == FX_OP_cat || n->op->id == FX_OP_constant_pad_nd || n->op->id == FX_OP_clone;
     }
 }
 
-static bool joins_channels(const fx_node *n)
+static int cat_dim(const fx_node *n)
 {
-    return n->opcode == FX_CALL_FUNCTION && n->op->id == FX_OP_cat && n->type->rank == 4 &&
-           (fx_node_int(n, 1) == 1 || fx_node_int(n, 1) == -3);
+    int64_t d = fx_node_int(n, 1);
+    return (int)(d < 0 ? d + n->type->rank : d);
 }
 
-static fx_dim channels(const fx_node *n)
-{
-    return n->type->rank == 4 ? n->type->dims[1] : fx_dim_of(0); /* cat skips an empty vector */
-}
-
-/* Concatenations of channels are not copied where the parts can be computed in place. Later ones claim first: in a dense
- * block every concatenation is then the beginning of the last one. Outputs are computed in place likewise. */
+/* Concatenations are not copied where the parts can be computed in place. Later ones claim first: in a dense block every
+ * concatenation is then the beginning of the last one. Outputs are computed in place likewise. */
 void fx_build_homes(fx_build *b)
 {
-    fx_node *parts[256];
+    if (b->opt->off & FX_OFF(INPLACE))
+        return;
     for (fx_node *n = b->g->last; n; n = n->prev) {
-        if (!joins_channels(n))
+        if (n->opcode != FX_CALL_FUNCTION || n->op->id != FX_OP_cat || n->type->rank == 0)
             continue;
-        int count = fx_node_inputs(n, 0, parts, 256);
-        if (count < 0 || count > 256)
+        fx_node **parts = FX_NEW_ARRAY(b->scratch, fx_node *, n->n_operands + 1);
+        int count = fx_node_inputs(n, 0, parts, n->n_operands), d = cat_dim(n);
+        if (count < 1)
             continue;
         /* All parts already lie side by side in a later concatenation: so does this one. */
-        const fx_home *first = count ? &b->home[parts[0]->id] : NULL;
-        fx_dim offset = first ? first->offset : fx_dim_of(0);
-        bool together = first && first->cat && !b->home[n->id].cat;
+        const fx_home *first = &b->home[parts[0]->id];
+        fx_dim offset = first->offset;
+        bool together = first->cat && first->dim == d && !b->home[n->id].cat;
         for (int i = 0; together && i < count; i++) {
             const fx_home *h = &b->home[parts[i]->id];
-            together = h->cat == first->cat && fx_dim_equal(h->offset, offset) && parts[i]->type->rank == 4;
-            offset = fx_dim_add(b->ctx, offset, channels(parts[i]));
+            together = h->cat == first->cat && fx_dim_equal(h->offset, offset) && parts[i]->type->rank == n->type->rank;
+            if (together)
+                offset = fx_dim_add(b->ctx, offset, parts[i]->type->dims[d]);
         }
         if (together) {
             b->home[n->id] = *first;
@@ -217,10 +243,12 @@ void fx_build_homes(fx_build *b)
         }
         offset = fx_dim_of(0);
         for (int i = 0; i < count; i++) {
+            if (parts[i]->type->rank != n->type->rank)
+                continue; /* an empty vector, which cat skips */
             fx_home *h = &b->home[parts[i]->id];
-            if (!h->cat && writes_slices(b, parts[i]))
-                *h = (fx_home){.cat = n, .offset = offset, .output = -1};
-            offset = fx_dim_add(b->ctx, offset, channels(parts[i]));
+            if (!h->cat && writes_slices(b, parts[i], d))
+                *h = (fx_home){.cat = n, .dim = d, .offset = offset, .output = -1};
+            offset = fx_dim_add(b->ctx, offset, parts[i]->type->dims[d]);
         }
     }
     for (size_t i = 0; i < b->n_outputs; i++) {

@@ -8,7 +8,7 @@ enum { PARALLEL_FROM = 1 << 15 };
 /* Accesses of a nest: what a region reads, and its result. */
 enum { MAX_ACCESSES = FX_MAX_REGION_READS + 1 };
 
-static const char *axis_name(int rank, int dim)
+const char *fx_build_axis(int rank, int dim)
 {
     static const char *const nchw[] = {"n", "c", "h", "w"}, *const rest[] = {"i", "j", "k", "l", "m", "o", "p", "q"};
     return rank == 4 ? nchw[dim] : rest[dim];
@@ -32,7 +32,7 @@ fx_nest fx_nest_make(fx_build *b, int rank, const fx_dim *dims, const int *order
         } else {
             last = nest.n++;
             nest.extent[last] = dims[d];
-            nest.hint[last] = axis_name(rank, d);
+            nest.hint[last] = fx_build_axis(rank, d);
         }
         for (int a = 0; a < n_accesses; a++)
             merged[a][last] = accesses[a].strides[d];

@@ -112,6 +112,8 @@ static const char *region_title(fx_build *b, fx_node *root)
 static const fx_window *layout_model(fx_build *b, const region *r, fx_window *model)
 {
     fx_node *root = r->root;
+    if (b->home[root->id].output >= 0 && root->n_uses == 1)
+        return NULL; /* only the caller wants it: in the caller's layout */
     for (int k = 0; k < r->n_leaves; k++) {
         const fx_node *d = r->leaf[k];
         if (fx_build_is_constant(d) || !fx_type_same_shape(d->type, root->type))
@@ -127,6 +129,8 @@ static const fx_window *layout_model(fx_build *b, const region *r, fx_window *mo
 /* The result may take the place of an operand that is read at the same index only. */
 static void allow_overlay(fx_build *b, const region *r, const fx_window *out)
 {
+    if (b->opt->off & FX_OFF(INPLACE))
+        return;
     fx_buf *to = &b->p->bufs[out->buf];
     fx_dim numel = fx_type_count(b->ctx, r->root->type);
     if (to->kind != FX_BUF_ARENA || !fx_dim_equal(to->numel, numel))

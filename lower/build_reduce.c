@@ -124,7 +124,7 @@ fx_status fx_build_reduction(fx_build *b, fx_node *n)
     fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
     store->buf = out.buf;
     store->index = fx_nest_index(b, &over, &outer[1]);
-    store->value = result;
+    store->value = fx_s_cast(b->p, out.dtype, result);
     *tail = store;
     step->body = fx_nest_wrap(b, &over, first);
     b->value[n->id] = out;

@@ -2,6 +2,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <string.h>
 
+#include "ir/ops.h"
 #include "lower/build.h"
 
 bool fx_build_is_constant(const fx_node *n)
@@ -113,10 +114,25 @@ static fx_status cat_storage(fx_build *b, fx_node *cat, fx_window *out)
     fx_window *v = &b->value[cat->id];
     if (v->buf < 0) {
         fx_window pattern = fx_build_channels_last(b, cat);
-        FX_TRY(fx_build_place(b, cat, &pattern, v));
+        FX_TRY(fx_build_place(b, cat, b->channels_last ? &pattern : NULL, v));
     }
     *out = *v;
     return FX_OK;
+}
+
+/* A buffer of the arena that a dense window fills. */
+static int buffer_for(fx_build *b, const fx_node *n, const char *name, const fx_window *v)
+{
+    int order[FX_MAX_RANK];
+    fx_dim dims[FX_MAX_RANK];
+    fx_window_order(b, v, order);
+    for (int i = 0; i < v->rank; i++)
+        dims[i] = v->dims[order[i]];
+    int id = fx_program_buf(b->p, FX_BUF_ARENA, name, v->dtype, v->rank, dims);
+    b->p->bufs[id].loc = n->loc;
+    if (v->rank == 4 && fx_dim_is(v->strides[1], 1) && !fx_dim_is(v->dims[1], 1) && !fx_dim_is(v->dims[1], 0))
+        b->p->bufs[id].note = "NHWC";
+    return id;
 }
 
 fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out)
@@ -129,7 +145,7 @@ fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_wind
         fx_window whole;
         FX_TRY(cat_storage(b, home->cat, &whole));
         v.buf = whole.buf;
-        v.offset = fx_dim_add(b->ctx, whole.offset, fx_dim_mul(b->ctx, home->offset, whole.strides[1]));
+        v.offset = fx_dim_add(b->ctx, whole.offset, fx_dim_mul(b->ctx, home->offset, whole.strides[home->dim]));
         memcpy(v.strides, whole.strides, sizeof v.strides);
         *out = v;
         return FX_OK;
@@ -143,16 +159,19 @@ fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_wind
         *out = v;
         return FX_OK;
     }
-    int order[FX_MAX_RANK];
-    fx_dim dims[FX_MAX_RANK];
-    fx_window_order(b, &v, order);
-    for (int i = 0; i < v.rank; i++)
-        dims[i] = v.dims[order[i]];
     fx_node *named = b->group[n->id].anchor ? b->group[n->id].anchor : n;
-    v.buf = fx_program_buf(b->p, FX_BUF_ARENA, fx_build_name(b, named), v.dtype, v.rank, dims);
-    b->p->bufs[v.buf].loc = named->loc;
-    if (v.rank == 4 && fx_dim_is(v.strides[1], 1) && !fx_dim_is(v.dims[1], 1) && !fx_dim_is(v.dims[1], 0))
-        b->p->bufs[v.buf].note = "NHWC";
+    v.buf = buffer_for(b, named, fx_build_name(b, named), &v);
+    *out = v;
+    return FX_OK;
+}
+
+fx_status fx_build_new(fx_build *b, fx_node *n, const char *name, fx_dtype dtype, const fx_window *like, fx_window *out)
+{
+    const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
+    fx_window v = {.dtype = dtype, .rank = t->rank};
+    memcpy(v.dims, t->dims, sizeof(fx_dim) * (size_t)v.rank);
+    set_dense_like(b, &v, like);
+    v.buf = buffer_for(b, n, name, &v);
     *out = v;
     return FX_OK;
 }
@@ -173,12 +192,19 @@ fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const 
     fx_status st;
     fx_attr *a = constant_attr(b, n, user, &st);
     FX_TRY(st);
-    if (a->tensor.dtype != FX_F32)
-        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &user->loc, "%s of %s: expected float32, got %s", what, user->target,
-                       fx_dtype_name(a->tensor.dtype));
+    fx_dtype dtype = a->tensor.dtype;
     fx_tensor dense;
     FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
     *data = dense.data;
+    if (dtype == FX_F32)
+        return FX_OK;
+    if (dtype != FX_F16 && dtype != FX_BF16)
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &user->loc, "%s of %s: expected float32, float16 or bfloat16, got %s", what, user->target,
+                       fx_dtype_name(dtype));
+    int64_t numel = fx_tensor_numel(&dense);
+    float *wide = FX_NEW_ARRAY(b->p->arena, float, numel + 1);
+    fx_row_load(FX_KIND_F32, wide, dtype, dense.data, 1, numel);
+    *data = wide;
     return FX_OK;
 }
 
@@ -442,7 +468,7 @@ fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const 
     store->buf = dst->buf;
     store->index = fx_nest_index(b, &nest, &acc[0]);
     fx_affine from = fx_nest_index(b, &nest, &acc[1]);
-    store->value = fx_s_load(b->p, src->buf, &from);
+    store->value = fx_s_cast(b->p, dst->dtype, fx_s_load(b->p, src->buf, &from));
     s->body = fx_nest_wrap(b, &nest, store);
     return FX_OK;
 }

@@ -96,9 +96,68 @@ fx_status fx_select_fits(fx_build *b, const fx_node *n, const fx_window *v)
 
 fx_status fx_select_f32(fx_build *b, const fx_node *n, fx_dtype dtype)
 {
-    if (dtype == FX_F32)
+    if (fx_select_takes(dtype))
         return FX_OK;
-    return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: expected float32, got %s", n->target, fx_dtype_name(dtype));
+    return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: expected float32, float16 or bfloat16, got %s", n->target, fx_dtype_name(dtype));
+}
+
+bool fx_select_takes(fx_dtype dtype)
+{
+    return dtype == FX_F32 || dtype == FX_F16 || dtype == FX_BF16;
+}
+
+/* v, converted into a buffer of its own whose dims lie in memory as those of `like`. */
+static fx_status converted(fx_build *b, fx_node *n, const fx_window *v, fx_dtype to, const fx_window *like, fx_window *out)
+{
+    const char *name = fx_arena_printf(b->scratch, "%s_%s", n->opcode == FX_PLACEHOLDER ? n->name : fx_build_name(b, n), fx_dtype_short(to));
+    FX_TRY(fx_build_new(b, n, name, to, like, out));
+    return fx_build_copy(b, name, fx_arena_printf(b->scratch, "%s: %s to %s", n->name, fx_dtype_name(v->dtype), fx_dtype_name(to)), n, v, out);
+}
+
+fx_status fx_select_input(fx_build *b, fx_node *n, fx_select_layout layout, fx_window *out)
+{
+    fx_window v;
+    FX_TRY(fx_build_value(b, n, &v));
+    if (v.dtype == FX_F32)
+        return layout == FX_AS_IT_LIES ? (*out = v, FX_OK) : layout == FX_ROW_MAJOR ? fx_build_dense(b, n, out) : fx_build_nhwc(b, n, out);
+    fx_window like = v;
+    if (layout == FX_CHANNELS_LAST)
+        like = fx_build_channels_last(b, n);
+    else
+        fx_window_set_dense(b, &like);
+    return converted(b, n, &v, FX_F32, &like, out);
+}
+
+/* Whether the kernel's result is not what the place of n holds. */
+static bool unsettled(const fx_build *b, const fx_node *n, const fx_window *like)
+{
+    const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
+    return t->dtype != FX_F32 || (like && t->rank == 4 && !b->channels_last);
+}
+
+fx_status fx_select_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out)
+{
+    if (!unsettled(b, n, like))
+        return fx_build_place(b, n, like, out);
+    fx_node *named = b->group[n->id].anchor ? b->group[n->id].anchor : n;
+    fx_window pattern = fx_build_channels_last(b, n);
+    if (!like)
+        fx_window_set_dense(b, &pattern);
+    return fx_build_new(b, named, fx_arena_printf(b->scratch, "%s_f32", fx_build_name(b, named)), FX_F32, like ? like : &pattern, out);
+}
+
+fx_status fx_select_settle(fx_build *b, fx_node *n, const fx_window *out)
+{
+    const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
+    fx_window *v = &b->value[n->id];
+    bool layout = t->rank == 4 && !b->channels_last && !fx_window_is_dense(b, out);
+    if (out->dtype == t->dtype && !layout) {
+        *v = *out;
+        return FX_OK;
+    }
+    FX_TRY(fx_build_place(b, n, b->channels_last ? out : NULL, v));
+    const char *what = layout ? "to row-major" : fx_arena_printf(b->scratch, "float32 to %s", fx_dtype_name(t->dtype));
+    return fx_build_copy(b, fx_arena_printf(b->scratch, "%s_out", fx_build_name(b, n)), fx_arena_printf(b->scratch, "%s: %s", n->name, what), n, out, v);
 }
 
 fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r, bool *has)
@@ -107,7 +166,7 @@ fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r
     *has = n != NULL;
     if (!n)
         return FX_OK;
-    FX_TRY(nhwc ? fx_build_nhwc(b, n, r) : fx_build_dense(b, n, r));
+    FX_TRY(fx_select_input(b, n, nhwc ? FX_CHANNELS_LAST : FX_ROW_MAJOR, r));
     return fx_select_fits(b, root, r);
 }
 
@@ -116,7 +175,7 @@ fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r
 void fx_select_overlay(fx_build *b, const fx_window *out, const fx_window *r, const fx_window *x)
 {
     fx_buf *to = &b->p->bufs[out->buf], *from = &b->p->bufs[r->buf];
-    if (r->buf == x->buf)
+    if (r->buf == x->buf || (b->opt->off & FX_OFF(INPLACE)))
         return;
     if (to->kind != FX_BUF_ARENA || from->kind != FX_BUF_ARENA || !fx_dim_equal(to->numel, from->numel) || !fx_dim_is(out->offset, 0) ||
         !fx_dim_is(r->offset, 0))
@@ -161,17 +220,19 @@ bool fx_window_forward(fx_build *b, const fx_window *v)
     return true;
 }
 
-void fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_window *x, const fx_window *y, const char *title)
+fx_status fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_window *x, const fx_window *y, const char *title)
 {
     fx_call_set_window(c, "x", x);
     fx_call_set_window(c, "y", y);
     fx_call_emit(b, n, c, title);
-    b->value[n->id] = *y;
+    return fx_select_settle(b, n, y);
 }
 
 fx_status fx_build_contraction(fx_build *b, fx_node *root)
 {
     const fx_node *n = b->group[root->id].anchor;
+    if (!fx_select_takes(n->type->dtype))
+        return fx_build_sums(b, root);
     switch (n->op->id) {
     case FX_OP_convolution:
         return fx_select_convolution(b, root);

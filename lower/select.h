@@ -24,7 +24,17 @@ fx_status fx_select_bias(fx_build *b, const fx_node *n, fx_node *bias, const cha
                          int32_t multiple, int *id);
 /* Descriptors hold 32-bit numbers. */
 fx_status fx_select_fits(fx_build *b, const fx_node *n, const fx_window *v);
+
+/* Kernels compute in float32. Float16 and bfloat16 are converted before and after, as eager computes them; other dtypes fail here. */
+bool fx_select_takes(fx_dtype dtype);
 fx_status fx_select_f32(fx_build *b, const fx_node *n, fx_dtype dtype);
+/* An operand in float32: where it lies, with channels dense (NHWC), or row-major. */
+typedef enum fx_select_layout { FX_AS_IT_LIES, FX_CHANNELS_LAST, FX_ROW_MAJOR } fx_select_layout;
+fx_status fx_select_input(fx_build *b, fx_node *n, fx_select_layout layout, fx_window *out);
+/* Where the kernel writes: n's place (see fx_build_place), or what is converted into it by fx_select_settle, which ends the step and
+ * makes *out the value of n. */
+fx_status fx_select_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out);
+fx_status fx_select_settle(fx_build *b, fx_node *n, const fx_window *out);
 
 /* The residual of a group's tail, *has false if there is none, in memory as the result is: channels (the last memory dim) dense. */
 fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r, bool *has);
@@ -36,8 +46,8 @@ bool fx_window_rows(fx_build *b, const fx_window *v, int tail, fx_dim *count, fx
 bool fx_window_unit(const fx_window *v, int dim);    /* elements of a dim lie side by side, or there is one only */
 bool fx_window_forward(fx_build *b, const fx_window *v); /* no stride is negative */
 
-/* Steps of a call whose arguments are x and y. */
-void fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_window *x, const fx_window *y, const char *title);
+/* Emits a call whose arguments are x and y, the value of n. */
+fx_status fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_window *x, const fx_window *y, const char *title);
 
 fx_status fx_select_convolution(fx_build *b, fx_node *root); /* select_conv.c */
 fx_status fx_select_linear(fx_build *b, fx_node *root);      /* select_matmul.c */

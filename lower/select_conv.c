@@ -60,10 +60,10 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "convolution over a dynamic number of channels cannot be compiled");
     fx_window x, out, r = {0};
     bool has_r;
-    FX_TRY(fx_build_nhwc(b, x_node, &x));
+    FX_TRY(fx_select_input(b, x_node, FX_CHANNELS_LAST, &x));
     FX_TRY(fx_select_residual(b, root, true, &r, &has_r));
     fx_window pattern = fx_build_channels_last(b, root);
-    FX_TRY(fx_build_place(b, root, &pattern, &out));
+    FX_TRY(fx_select_place(b, root, &pattern, &out));
     if (!fx_window_unit(&out, 1)) /* computed right into a row-major output: not with dense channels */
         return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "a convolution's result was placed with strided channels");
     FX_TRY(fx_select_fits(b, n, &x));
@@ -110,6 +110,5 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
         fx_select_overlay(b, &out, &r, &x);
     }
     fx_call_emit(b, root, c, title);
-    b->value[root->id] = out;
-    return FX_OK;
+    return fx_select_settle(b, root, &out);
 }

@@ -4,11 +4,17 @@
 
 #include "lower/select.h"
 
-/* A plain vector that the kernel reads as it is. */
+/* A plain vector that the kernel reads as it is, constant or computed. */
 static fx_status set_vector(fx_build *b, const fx_node *n, fx_call_stmt *c, const char *arg, fx_node *from, const char *what)
 {
     if (!from)
         return FX_OK;
+    if (!fx_build_is_constant(from)) {
+        fx_window v;
+        FX_TRY(fx_select_input(b, from, FX_ROW_MAJOR, &v));
+        fx_call_set_window(c, arg, &v);
+        return FX_OK;
+    }
     const float *data;
     FX_TRY(fx_build_constant(b, n, from, what, &data));
     fx_dim numel = fx_type_count(b->ctx, from->type);
@@ -25,7 +31,7 @@ static fx_status build_softmax(fx_build *b, fx_node *n)
     fx_node *x_node = fx_node_input(n, 0);
     fx_window x, y;
     FX_TRY(fx_select_f32(b, n, n->type->dtype));
-    FX_TRY(fx_build_value(b, x_node, &x));
+    FX_TRY(fx_select_input(b, x_node, FX_AS_IT_LIES, &x));
     int order[FX_MAX_RANK];
     fx_dim stride = fx_dim_of(1);
     fx_window_order(b, &x, order);
@@ -35,10 +41,10 @@ static fx_status build_softmax(fx_build *b, fx_node *n)
         stride = fx_dim_mul(b->ctx, stride, x.dims[order[i]]);
     }
     if (!dense || b->home[n->id].output >= 0) {
-        FX_TRY(fx_build_dense(b, x_node, &x));
+        FX_TRY(fx_select_input(b, x_node, FX_ROW_MAJOR, &x));
         fx_window_order(b, &x, order);
     }
-    FX_TRY(fx_build_place(b, n, &x, &y));
+    FX_TRY(fx_select_place(b, n, &x, &y));
     int64_t d64 = fx_node_int(n, 1);
     fx_dim outer = fx_dim_of(1), inner = fx_dim_of(1);
     int dim = (int)(d64 < 0 ? d64 + x.rank : d64);
@@ -58,8 +64,7 @@ static fx_status build_softmax(fx_build *b, fx_node *n)
     fx_call_set_dim(c, "outer", outer);
     fx_call_set_dim(c, "n", size);
     fx_call_set_dim(c, "inner", inner);
-    fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s over %s", log ? "log_softmax" : "softmax", fx_build_dims(b, 1, &size)));
-    return FX_OK;
+    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s over %s", log ? "log_softmax" : "softmax", fx_build_dims(b, 1, &size)));
 }
 
 static fx_status build_layer_norm(fx_build *b, fx_node *n)
@@ -70,7 +75,7 @@ static fx_status build_layer_norm(fx_build *b, fx_node *n)
     fx_dim rows, x_m, size = fx_dim_of(1);
     FX_TRY(fx_select_f32(b, n, n->type->items[0]->dtype));
     int tail = shape->n;
-    FX_TRY(fx_build_value(b, x_node, &x));
+    FX_TRY(fx_select_input(b, x_node, FX_AS_IT_LIES, &x));
     bool dense = true;
     for (int i = 0; i < tail; i++) {
         int d = x.rank - 1 - i;
@@ -78,12 +83,12 @@ static fx_status build_layer_norm(fx_build *b, fx_node *n)
         size = fx_dim_mul(b->ctx, size, x.dims[d]);
     }
     if (!dense || !fx_window_rows(b, &x, tail, &rows, &x_m) || !fx_build_at_least(b, x_m, 0)) {
-        FX_TRY(fx_build_dense(b, x_node, &x));
+        FX_TRY(fx_select_input(b, x_node, FX_ROW_MAJOR, &x));
         fx_window_rows(b, &x, tail, &rows, &x_m);
     }
     if (fx_dim_is(rows, 1))
         x_m = size;
-    FX_TRY(fx_build_place(b, n, NULL, &y));
+    FX_TRY(fx_select_place(b, n, NULL, &y));
     FX_TRY(fx_select_fits(b, n, &x));
     fx_call_stmt *c = fx_call_new(b, FX_K_layer_norm);
     fx_call_set_dim(c, "rows", rows);
@@ -93,8 +98,7 @@ static fx_status build_layer_norm(fx_build *b, fx_node *n)
     fx_call_set(c, "eps", (float)fx_node_float(n, 4));
     FX_TRY(set_vector(b, n, c, "w", fx_node_input(n, 2), "weight"));
     FX_TRY(set_vector(b, n, c, "b", fx_node_input(n, 3), "bias"));
-    fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "layer_norm over %s", fx_build_dims(b, 1, &size)));
-    return FX_OK;
+    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "layer_norm over %s", fx_build_dims(b, 1, &size)));
 }
 
 static fx_status build_group_norm(fx_build *b, fx_node *n)
@@ -104,11 +108,11 @@ static fx_status build_group_norm(fx_build *b, fx_node *n)
     FX_TRY(fx_select_f32(b, n, t->dtype));
     fx_window x, y;
     if (t->rank == 4) {
-        FX_TRY(fx_build_nhwc(b, x_node, &x));
+        FX_TRY(fx_select_input(b, x_node, FX_CHANNELS_LAST, &x));
         if (!fx_dim_is(x.dims[2], 1) && !fx_dim_equal(x.strides[2], fx_dim_mul(b->ctx, x.strides[3], x.dims[3])))
             return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "group_norm of a window of an image cannot be compiled yet");
         fx_window pattern = fx_build_channels_last(b, n);
-        FX_TRY(fx_build_place(b, n, &pattern, &y));
+        FX_TRY(fx_select_place(b, n, &pattern, &y));
     } else {
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "group_norm of a tensor of rank %d cannot be compiled yet", t->rank);
     }
@@ -126,8 +130,7 @@ static fx_status build_group_norm(fx_build *b, fx_node *n)
     fx_call_set(c, "eps", (float)fx_node_float(n, 7));
     FX_TRY(set_vector(b, n, c, "w", fx_node_input(n, 1), "weight"));
     FX_TRY(set_vector(b, n, c, "b", fx_node_input(n, 2), "bias"));
-    fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "group_norm in %lld groups", (long long)groups));
-    return FX_OK;
+    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "group_norm in %lld groups", (long long)groups));
 }
 
 fx_status fx_build_norm(fx_build *b, fx_node *n)

@@ -27,9 +27,9 @@ static fx_status pool_values(fx_build *b, fx_node *n, fx_window *x, fx_window *y
     if (t->rank != 4)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s of a tensor of rank %d cannot be compiled yet", n->op->name, t->rank);
     FX_TRY(fx_select_f32(b, n, t->dtype));
-    FX_TRY(fx_build_nhwc(b, fx_node_input(n, 0), x));
+    FX_TRY(fx_select_input(b, fx_node_input(n, 0), FX_CHANNELS_LAST, x));
     fx_window pattern = fx_build_channels_last(b, n);
-    FX_TRY(fx_build_place(b, n, &pattern, y));
+    FX_TRY(fx_select_place(b, n, &pattern, y));
     FX_TRY(fx_select_fits(b, n, x));
     return fx_select_fits(b, n, y);
 }
@@ -63,8 +63,7 @@ static fx_status build_window_pool(fx_build *b, fx_node *n)
     fx_call_stmt *c = fx_call_new(b, max ? FX_K_max_pool2d : FX_K_avg_pool2d);
     fx_call_from_desc(c, &d);
     set_images(c, &x, &y);
-    fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s %dx%d/%d", max ? "max_pool2d" : "avg_pool2d", d.kh, d.kw, d.sh));
-    return FX_OK;
+    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s %dx%d/%d", max ? "max_pool2d" : "avg_pool2d", d.kh, d.kw, d.sh));
 }
 
 /* Input steps per output step as aten's area_pixel_compute_scale: from the given factor if there is one. */
@@ -99,8 +98,7 @@ static fx_status build_resize(fx_build *b, fx_node *n)
         FX_TRY(set_step(b, c, "scale_h", n, bilinear ? 3 : 2, corners, x.dims[2], y.dims[2]));
         FX_TRY(set_step(b, c, "scale_w", n, bilinear ? 4 : 3, corners, x.dims[3], y.dims[3]));
     }
-    fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s to %s", fx_kernel_get(kernel)->name, fx_build_dims(b, 2, &y.dims[2])));
-    return FX_OK;
+    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s to %s", fx_kernel_get(kernel)->name, fx_build_dims(b, 2, &y.dims[2])));
 }
 
 fx_status fx_build_pool(fx_build *b, fx_node *n)
@@ -119,8 +117,8 @@ fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done)
     if (!((a == 2 && c == 3) || (a == 3 && c == 2)) || b->home[n->id].cat)
         return FX_OK;
     fx_window x, y;
-    FX_TRY(fx_build_nhwc(b, x_node, &x));
-    FX_TRY(fx_build_place(b, n, NULL, &y));
+    FX_TRY(fx_select_input(b, x_node, FX_CHANNELS_LAST, &x));
+    FX_TRY(fx_select_place(b, n, NULL, &y));
     FX_TRY(fx_select_fits(b, n, &x));
     /* One pixel, whether the result keeps the dims or not. */
     fx_window pixel = y;
@@ -128,7 +126,7 @@ fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done)
     pixel.strides[2] = pixel.strides[3] = x.dims[1];
     fx_call_stmt *call = fx_call_new(b, FX_K_adaptive_avg_pool2d);
     set_images(call, &x, &pixel);
-    fx_select_finish(b, n, call, &x, &y, fx_arena_printf(b->scratch, "mean over %s", fx_build_dims(b, 2, &x.dims[2])));
+    FX_TRY(fx_select_finish(b, n, call, &x, &y, fx_arena_printf(b->scratch, "mean over %s", fx_build_dims(b, 2, &x.dims[2]))));
     *done = true;
     return FX_OK;
 }

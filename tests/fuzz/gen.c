@@ -296,11 +296,13 @@ static bool small_numbers(const fx_node *n)
     return true;
 }
 
-/* What eager refuses and shape inference does not: differences of bools, limits that an integer type cannot hold. */
+/* What eager refuses and shape inference does not: differences and running sums of bools, limits that an integer type cannot hold. */
 static bool eager_refuses(const fx_node *n)
 {
     if (n->op->id == FX_OP_hardtanh || strstr(n->op->name, "clamp") || strstr(n->op->name, "threshold"))
         return n->type->kind == FX_TYPE_TENSOR && !fx_dtype_is_float(n->type->dtype) && !strstr(n->op->name, "Tensor") && !small_numbers(n);
+    if (strstr(n->op->name, "aten.cum"))
+        return n->type->dtype == FX_BOOL;
     if (!strstr(n->op->name, "sub.") && n->op->id != FX_OP_neg)
         return false;
     for (int i = 0; i < n->n_operands; i++)

@@ -280,12 +280,10 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
         know_nothing(o, v);
         return;
     }
-    if (is_periodic(n->op)) {
-        double range = largest(&v->t[0]);
+    if (is_periodic(n->op))
         for (int64_t i = 0; i < fx_tensor_numel(&v->t[0]); i++)
-            if (v->error[0][i] > 1e-3 * range)
+            if (v->error[0][i] > 1e-2 * fabs(fx_tensor_get(&v->t[0], i)))
                 v->error[0][i] = INFINITY;
-    }
     if (sum) {
         double eps = eps_of(v->t[0].dtype == FX_F64 ? FX_F64 : FX_F32);
         if (!sensitivity(o, n, v, 32 * eps, OWN_SAMPLES, v->error)) {
