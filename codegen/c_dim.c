@@ -234,6 +234,11 @@ const char *fx_c_factor(fx_emit *e, fx_dim d)
     return t.data;
 }
 
+const char *fx_c_multiplier(fx_emit *e, fx_dim d)
+{
+    return d.sym && d.sym->kind == FX_SYM_MUL && number_of(d.sym) > 0 ? fx_c_dim(e, d) : fx_c_factor(e, d);
+}
+
 bool fx_c_dim_negative(fx_dim d)
 {
     return d.sym ? d.sym->kind == FX_SYM_MUL && number_of(d.sym) < 0 : d.value < 0;
