@@ -128,6 +128,46 @@ fx_node *fx_rw_slice(fx_rw *w, fx_node *x, int dim, int64_t start, int64_t stop,
     return end(w, &c, suffix);
 }
 
+void fx_call_dim(fx_call *c, fx_dim v)
+{
+    fx_call_arg(c, v.sym ? fx_arg_sym(c->g->ctx, v.sym) : fx_arg_int(c->g->ctx, v.value));
+}
+
+void fx_call_dims(fx_call *c, int n, const fx_dim *v)
+{
+    const fx_arg *items[FX_MAX_RANK];
+    for (int i = 0; i < n && i < FX_MAX_RANK; i++)
+        items[i] = v[i].sym ? fx_arg_sym(c->g->ctx, v[i].sym) : fx_arg_int(c->g->ctx, v[i].value);
+    fx_call_arg(c, fx_arg_seq(c->g->ctx, FX_ARG_LIST, n < FX_MAX_RANK ? n : FX_MAX_RANK, items));
+}
+
+fx_node *fx_rw_view_to(fx_rw *w, fx_node *x, int rank, const fx_dim *sizes, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_view);
+    fx_call_node(&c, x);
+    fx_call_dims(&c, rank, sizes);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_expand_to(fx_rw *w, fx_node *x, int rank, const fx_dim *sizes, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_expand);
+    fx_call_node(&c, x);
+    fx_call_dims(&c, rank, sizes);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_slice_to(fx_rw *w, fx_node *x, int dim, fx_dim start, fx_dim stop, int64_t step, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_slice_Tensor);
+    fx_call_node(&c, x);
+    fx_call_int(&c, dim);
+    fx_call_dim(&c, start);
+    fx_call_dim(&c, stop);
+    fx_call_int(&c, step);
+    return end(w, &c, suffix);
+}
+
 /* More tensors than a call takes are joined in groups first. */
 fx_node *fx_rw_cat(fx_rw *w, int n, fx_node *const *x, int dim, const char *suffix)
 {
@@ -241,6 +281,15 @@ int fx_dims(const fx_node *n, int64_t *sizes)
         return 0;
     for (int i = 0; i < n->type->rank; i++)
         sizes[i] = n->type->dims[i].value;
+    return n->type->rank;
+}
+
+int fx_sizes(const fx_node *n, fx_dim *sizes)
+{
+    if (!n->type || n->type->kind != FX_TYPE_TENSOR || n->type->rank > FX_MAX_RANK)
+        return -1;
+    for (int i = 0; i < n->type->rank; i++)
+        sizes[i] = n->type->dims[i];
     return n->type->rank;
 }
 
