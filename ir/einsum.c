@@ -101,21 +101,25 @@ bool fx_einsum_parse(const char *equation, int n, const int *ranks, fx_einsum *e
     return true;
 }
 
-/* A product of tensors as an equation without text: labels by operand, the result's, -1 at the end of each. */
-static void plain(fx_einsum *e, int n, const int (*labels)[FX_MAX_RANK], const int *ranks, int n_out, const int *out)
+/* A product of two tensors as an equation without text; labels are numbered anew, without gaps. */
+static void plain(fx_einsum *e, const int (*labels)[FX_MAX_RANK], const int *ranks, int n_out, const int *out)
 {
-    *e = (fx_einsum){.n = n, .n_out = n_out};
-    for (int k = 0; k < n; k++) {
+    int number[2 * FX_MAX_RANK];
+    for (int i = 0; i < 2 * FX_MAX_RANK; i++)
+        number[i] = -1;
+    *e = (fx_einsum){.n = 2, .n_out = n_out};
+    for (int k = 0; k < 2; k++) {
         e->rank[k] = ranks[k];
         for (int d = 0; d < ranks[k]; d++) {
-            e->label[k][d] = labels[k][d];
-            e->n_labels = labels[k][d] + 1 > e->n_labels ? labels[k][d] + 1 : e->n_labels;
+            if (number[labels[k][d]] < 0)
+                number[labels[k][d]] = e->n_labels++;
+            e->label[k][d] = number[labels[k][d]];
         }
     }
-    memcpy(e->out, out, (size_t)n_out * sizeof *out);
+    for (int d = 0; d < n_out; d++)
+        e->out[d] = number[out[d]];
 }
 
-/* (a's last k dims, b's) by the rows with two operands; see each. */
 bool fx_product_of(const fx_node *node, int ra, int rb, fx_einsum *e, int *first)
 {
     int la[2][FX_MAX_RANK], out[FX_MAX_RANK], ranks[2] = {ra, rb}, n = 0;
@@ -196,7 +200,7 @@ bool fx_product_of(const fx_node *node, int ra, int rb, fx_einsum *e, int *first
     default:
         return false;
     }
-    plain(e, 2, (const int(*)[FX_MAX_RANK])la, ranks, n, out);
+    plain(e, (const int(*)[FX_MAX_RANK])la, ranks, n, out);
     return true;
 }
 

@@ -165,3 +165,34 @@ fx_status infer_bucketize(fx_infer *c)
         return fx_infer_refuse(c, "complex numbers are not supported");
     return fx_infer_set(c, fx_node_bool(c->node, 2) ? FX_I32 : FX_I64, x->rank, x->dims);
 }
+
+/* diff: what is before and behind along dim counts; every time one less. */
+fx_status infer_diff(fx_infer *c)
+{
+    const fx_type *x, *t;
+    fx_dim dims[FX_MAX_RANK];
+    int axis;
+    int64_t times = fx_node_int(c->node, 1);
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 2), x->rank, &axis));
+    if (!x->rank || times < 0)
+        return fx_infer_fail(c, "expected a tensor with dims and a number of times, got %s and %" PRId64, fx_infer_text(c, x), times);
+    for (int i = 0; i < x->rank; i++)
+        dims[i] = x->dims[i];
+    for (int p = 3; p < 5; p++) {
+        FX_TRY(fx_infer_optional(c, p, &t));
+        if (!t)
+            continue;
+        bool ok = t->rank == x->rank && t->dtype == x->dtype;
+        for (int i = 0; ok && i < x->rank; i++)
+            ok = i == axis || !fx_dim_differ(t->dims[i], x->dims[i]);
+        if (!ok)
+            return fx_infer_fail(c, "argument %d: %s cannot be joined with %s", p, fx_infer_text(c, t), fx_infer_text(c, x));
+        dims[axis] = fx_dim_add(c->ctx, dims[axis], t->dims[axis]);
+    }
+    if (dims[axis].sym)
+        dims[axis] = fx_dim_sub(c->ctx, dims[axis], fx_dim_of(times));
+    else
+        dims[axis] = fx_dim_of(dims[axis].value > times ? dims[axis].value - times : 0);
+    return fx_infer_set(c, x->dtype, x->rank, dims);
+}

@@ -64,7 +64,7 @@ fx_status infer_glu(fx_infer *c)
     if (!x->rank || !fx_dtype_is_float(x->dtype) || (!x->dims[axis].sym && x->dims[axis].value % 2))
         return fx_infer_fail(c, "expected floats with an even dim %d, got %s", axis, fx_infer_text(c, x));
     for (int i = 0; i < x->rank; i++)
-        dims[i] = i == axis ? fx_dim_floordiv(c->ctx, x->dims[i], 2) : x->dims[i];
+        dims[i] = i == axis ? fx_dim_floordiv(c->ctx, x->dims[i], fx_dim_of(2)) : x->dims[i];
     return fx_infer_set(c, x->dtype, x->rank, dims);
 }
 

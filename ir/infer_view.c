@@ -319,7 +319,7 @@ static fx_status infer_unshuffle(fx_infer *c, const fx_type *x)
         return fx_infer_fail(c, "expected rank 3 or more and sizes that %" PRId64 " divides, got %s", r, fx_infer_text(c, x));
     dims[x->rank - 3] = fx_dim_mul(c->ctx, dims[x->rank - 3], fx_dim_of(r * r));
     for (int i = x->rank - 2; i < x->rank; i++)
-        dims[i] = fx_dim_floordiv(c->ctx, dims[i], r);
+        dims[i] = fx_dim_floordiv(c->ctx, dims[i], fx_dim_of(r));
     return fx_infer_set(c, x->dtype, x->rank, dims);
 }
 

@@ -243,3 +243,55 @@ fx_status eval_bucketize(fx_eval *c)
     fx_eval_finish(c, 0, FX_KIND_INT, y);
     return FX_OK;
 }
+
+/* Rounded every time, as eager's subtractions. */
+fx_status eval_diff(fx_eval *c)
+{
+    const fx_tensor *part[3] = {fx_eval_input(c, 3), fx_eval_input(c, 0), fx_eval_input(c, 4)};
+    const fx_tensor *x = part[1];
+    int64_t times = fx_node_int(c->node, 1), at = 0;
+    int axis = wrap_axis(fx_node_int(c->node, 2), x->rank);
+    fx_tensor *out = fx_eval_out(c, 0), all = *x;
+    size_t size = fx_dtype_size(x->dtype);
+    for (int k = 0; k < 3; k += 2)
+        all.sizes[axis] += part[k] ? part[k]->sizes[axis] : 0;
+    for (int d = x->rank - 1, first = 1; d >= 0; d--, first = 0)
+        all.strides[d] = first ? 1 : all.strides[d + 1] * all.sizes[d + 1];
+    all.data = fx_eval_scratch(c, fx_tensor_numel(&all), size);
+    for (int k = 0; k < 3; k++) {
+        if (!part[k])
+            continue;
+        fx_tensor to = all;
+        to.sizes[axis] = part[k]->sizes[axis];
+        to.data = (char *)all.data + at * all.strides[axis] * (int64_t)size;
+        at += to.sizes[axis];
+        if (fx_tensor_numel(&to))
+            fx_tensor_assign(&to, part[k]);
+    }
+    fx_kind kind = fx_kind_of(x->dtype);
+    for (int64_t t = 0; t < times && all.sizes[axis] > 0; t++) {
+        fx_tensor before = all, after = all;
+        const void *a, *b;
+        before.sizes[axis] = after.sizes[axis] = --all.sizes[axis];
+        after.data = (char *)all.data + all.strides[axis] * (int64_t)size;
+        FX_TRY(fx_eval_array(c, &after, kind, 0, NULL, &a));
+        FX_TRY(fx_eval_array(c, &before, kind, 0, NULL, &b));
+        int64_t n = fx_tensor_numel(&all);
+        void *r = fx_eval_scratch(c, n, 8);
+        for (int64_t i = 0; i < n; i++)
+            if (kind == FX_KIND_F32)
+                ((float *)r)[i] = ((const float *)a)[i] - ((const float *)b)[i];
+            else if (kind == FX_KIND_F64)
+                ((double *)r)[i] = ((const double *)a)[i] - ((const double *)b)[i];
+            else
+                ((uint64_t *)r)[i] = x->dtype == FX_BOOL ? ((const uint64_t *)a)[i] ^ ((const uint64_t *)b)[i]
+                                                         : ((const uint64_t *)a)[i] - ((const uint64_t *)b)[i];
+        all.data = fx_eval_scratch(c, n, size);
+        for (int d = x->rank - 1, first = 1; d >= 0; d--, first = 0)
+            all.strides[d] = first ? 1 : all.strides[d + 1] * all.sizes[d + 1];
+        fx_row_store(x->dtype, all.data, 1, kind, r, n);
+    }
+    if (fx_tensor_numel(out))
+        fx_tensor_assign(out, &all);
+    return FX_OK;
+}

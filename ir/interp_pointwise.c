@@ -780,7 +780,7 @@ fx_status eval_copy(fx_eval *c)
 {
     const fx_tensor *x = fx_eval_input(c, 0);
     fx_opid id = c->node->op->id;
-    if (id == FX_OP_dropout || id == FX_OP_feature_dropout || id == FX_OP_lift_fresh || (id == FX_OP_contiguous && fx_tensor_is_contiguous(x)))
+    if (id == FX_OP_dropout || id == FX_OP_feature_dropout || (id == FX_OP_contiguous && fx_tensor_is_contiguous(x)))
         return alias(c, x);
     fx_tensor_assign(fx_eval_out(c, 0), x);
     return FX_OK;

@@ -536,12 +536,16 @@ static fx_status linspace(fx_eval *c, fx_tensor *t)
     FX_TRY(fx_eval_number(c, 0, &kind, &start, &is));
     FX_TRY(fx_eval_number(c, 1, &kind, &end, &is));
     bool single = t->dtype != FX_F64;
+    if (!fx_dtype_is_float(t->dtype)) { /* integers: the ends are */
+        start = trunc(start);
+        end = trunc(end);
+    }
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
     for (int64_t k = 0; k < n; k++) {
-        double v = k < n / 2 ? start + step * (double)k : end - step * (double)(n - 1 - k);
+        double v = k < n / 2 || n == 1 ? start + step * (double)k : end - step * (double)(n - 1 - k);
         if (single) {
             float fs = (float)start, fe = (float)end, by = n > 1 ? (fe - fs) / (float)(n - 1) : 0;
-            v = fx_dtype_is_float(t->dtype) ? (k < n / 2 ? fs + by * (float)k : fe - by * (float)(n - 1 - k)) : v;
+            v = fx_dtype_is_float(t->dtype) ? (k < n / 2 || n == 1 ? fs + by * (float)k : fe - by * (float)(n - 1 - k)) : v;
         }
         fx_row_store(t->dtype, (char *)t->data + (size_t)k * fx_dtype_size(t->dtype), 1, FX_KIND_F64, &v, 1);
     }

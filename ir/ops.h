@@ -100,6 +100,7 @@ typedef struct fx_eval_run {
     fx_eval base;
     fx_heap *heap;
     const fx_type *type;
+    fx_tensor few[16];               /* base.out, where they are enough */
     /* An in-place call is about to write *self, which is not the heap's, or the caller's: makes it writable or refuses. NULL: refused. */
     fx_status (*writable)(struct fx_eval_run *run, fx_tensor *self);
     void *user;
