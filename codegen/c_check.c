@@ -12,8 +12,8 @@ static uint64_t round_up(uint64_t n)
     return (n + 63) / 64 * 64;
 }
 
-/* Vector i of inputs, then outputs: dense and of the type the model has there. */
-static fx_status vector(fx_emit *e, size_t i, fx_tensor *out)
+/* Vector i of inputs, then outputs: dense and of the type the model has there with these values of the symbols. */
+static fx_status vector(fx_emit *e, const int64_t *values, size_t i, fx_tensor *out)
 {
     const fx_golden *g = e->opt->golden;
     const fx_program *p = e->p;
@@ -21,8 +21,12 @@ static fx_status vector(fx_emit *e, size_t i, fx_tensor *out)
     const fx_io *io = in ? &p->inputs[i] : &p->outputs[i - p->n_inputs];
     const fx_tensor *t = in ? &g->inputs[i] : &g->outputs[i - p->n_inputs];
     bool fits = t->dtype == io->dtype && t->rank == io->rank;
-    for (int d = 0; fits && d < io->rank; d++)
-        fits = t->sizes[d] == io->dims[d].value;
+    fx_dim wanted[FX_MAX_RANK];
+    for (int d = 0; d < io->rank; d++) {
+        int64_t v = 0;
+        wanted[d] = fx_dim_eval(fx_program_symbols(p), values, io->dims[d], &v) ? fx_dim_of(v) : io->dims[d];
+        fits = fits && t->sizes[d] == v;
+    }
     if (!fits) {
         fx_text want, got;
         fx_text_init(&want, e->arena);
@@ -30,7 +34,7 @@ static fx_status vector(fx_emit *e, size_t i, fx_tensor *out)
         fx_dim sizes[FX_MAX_RANK];
         for (int d = 0; d < t->rank; d++)
             sizes[d] = fx_dim_of(t->sizes[d]);
-        fx_put_dims(e, &want, io->rank, io->dims, "x");
+        fx_put_dims(e, &want, io->rank, wanted, "x");
         fx_put_dims(e, &got, t->rank, sizes, "x");
         return fx_fail(e->ctx, FX_ERR_ARGUMENT, NULL, "golden vector of %s %zu '%s': expected %s %s, got %s %s", in ? "input" : "output",
                        in ? i : i - p->n_inputs, io->label ? io->label : io->name, fx_dtype_name(io->dtype), want.data,
@@ -55,7 +59,67 @@ static void put_array(fx_emit *e, fx_text *t, size_t i, const fx_tensor *v)
     fx_puts(t, "};\n");
 }
 
-/* One comparison a C type that outputs have. */
+/* The bytes of arena in use, in the check. */
+static const char *arena_macro(const fx_emit *e)
+{
+    return e->p->n_symbols ? "ARENA" : fx_arena_printf(e->arena, "%s_ARENA_SIZE", e->PREFIX);
+}
+
+/* float16 and bfloat16 patterns as doubles. */
+static void put_half(fx_text *t, fx_dtype d)
+{
+    if (d == FX_F16)
+        fx_puts(t, "\nstatic double from_float16(uint16_t h)\n{\n"
+                   "    const int e = h >> 10 & 31, m = h & 1023;\n"
+                   "    const double v = e == 0 ? ldexp(m, -24) : e == 31 ? (m ? (double)NAN : HUGE_VAL) : ldexp(m + 1024, e - 25);\n"
+                   "    return h & 0x8000 ? -v : v;\n}\n");
+    else
+        fx_puts(t, "\nstatic double from_bfloat16(uint16_t h)\n{\n"
+                   "    const uint32_t u = (uint32_t)h << 16;\n    float f;\n    memcpy(&f, &u, sizeof f);\n    return (double)f;\n}\n");
+}
+
+static void put_float_comparison(fx_text *t, fx_dtype d)
+{
+    const char *name = fx_dtype_name(d), *type = fx_c_type(d);
+    bool half = d == FX_F16 || d == FX_BF16;
+    /* a step of the type and a few more */
+    const char *rtol = d == FX_F16 ? "(RTOL > 0 && RTOL < 4e-3 ? 4e-3 : RTOL)" : d == FX_BF16 ? "(RTOL > 0 && RTOL < 3e-2 ? 3e-2 : RTOL)" : "RTOL";
+    if (half)
+        put_half(t, d);
+    const char *convert = d == FX_F16 ? "from_float16(" : d == FX_BF16 ? "from_bfloat16(" : "(double)", *end = half ? ")" : "";
+    fx_printf(t, "\n/* Prints how far got is from want; 1 when too far: max |difference| > ATOL + RTOL * max |reference|. */\n"
+                 "static int compare_%s(const char *name, const %s *got, const %s *want, size_t n)\n{\n"
+                 "    double most = 0, scale = 0;\n"
+                 "    for (size_t i = 0; i < n; i++) {\n"
+                 "        const double g = %sgot[i]%s, w = %swant[i]%s;\n"
+                 "        double d = g > w ? g - w : w - g;\n"
+                 "        if (g == w || (g != g && w != w))\n"
+                 "            d = 0;\n"
+                 "        else if (d != d)\n"
+                 "            d = HUGE_VAL;\n"
+                 "        if (d > most)\n"
+                 "            most = d;\n"
+                 "        if ((w < 0 ? -w : w) > scale && w < HUGE_VAL && w > -HUGE_VAL)\n"
+                 "            scale = w < 0 ? -w : w;\n"
+                 "    }\n"
+                 "    const int bad = !(most <= ATOL + %s * scale);\n"
+                 "    printf(\"%%s: max |difference| %%.3g, max |reference| %%.3g, ratio %%.3g: %%s\\n\", name, most, scale,\n"
+                 "           scale > 0 ? most / scale : most, bad ? \"FAILED\" : \"ok\");\n"
+                 "    return bad;\n}\n", name, type, type, convert, end, convert, end, rtol);
+}
+
+static void put_int_comparison(fx_text *t, fx_dtype d)
+{
+    fx_printf(t, "\n/* Prints how many numbers differ; 1 when any does. */\n"
+                 "static int compare_%s(const char *name, const %s *got, const %s *want, size_t n)\n{\n"
+                 "    size_t bad = 0;\n"
+                 "    for (size_t i = 0; i < n; i++)\n"
+                 "        bad += got[i] != want[i];\n"
+                 "    printf(\"%%s: %%lu of %%lu differ: %%s\\n\", name, (unsigned long)bad, (unsigned long)n, bad ? \"FAILED\" : \"ok\");\n"
+                 "    return bad > 0;\n}\n", fx_dtype_name(d), fx_c_type(d), fx_c_type(d));
+}
+
+/* One comparison a dtype that outputs have. */
 static void put_comparisons(fx_emit *e, fx_text *t)
 {
     bool done[FX_DTYPE_COUNT] = {false};
@@ -64,25 +128,10 @@ static void put_comparisons(fx_emit *e, fx_text *t)
         if (done[d])
             continue;
         done[d] = true;
-        fx_printf(t, "\n/* Prints how far got is from want; 1 when too far: max |difference| > ATOL + RTOL * max |reference|. */\n"
-                     "static int compare_%s(const char *name, const %s *got, const %s *want, size_t n)\n{\n"
-                     "    double most = 0, scale = 0;\n"
-                     "    for (size_t i = 0; i < n; i++) {\n"
-                     "        const double g = (double)got[i], w = (double)want[i];\n"
-                     "        double d = g > w ? g - w : w - g;\n"
-                     "        if (g == w || (g != g && w != w))\n"
-                     "            d = 0;\n"
-                     "        else if (d != d)\n"
-                     "            d = HUGE_VAL;\n"
-                     "        if (d > most)\n"
-                     "            most = d;\n"
-                     "        if ((w < 0 ? -w : w) > scale && w < HUGE_VAL && w > -HUGE_VAL)\n"
-                     "            scale = w < 0 ? -w : w;\n"
-                     "    }\n"
-                     "    const int bad = !(most <= ATOL + RTOL * scale);\n"
-                     "    printf(\"%%s: max |difference| %%.3g, max |reference| %%.3g, ratio %%.3g: %%s\\n\", name, most, scale,\n"
-                     "           scale > 0 ? most / scale : most, bad ? \"FAILED\" : \"ok\");\n"
-                     "    return bad;\n}\n", fx_dtype_name(d), fx_c_type(d), fx_c_type(d));
+        if (fx_dtype_is_float(d) || d == FX_C64 || d == FX_C128)
+            put_float_comparison(t, d);
+        else
+            put_int_comparison(t, d);
     }
 }
 
@@ -105,7 +154,7 @@ static void put_reader(fx_text *t)
 
 static void put_paint(fx_emit *e, fx_text *t)
 {
-    const char *n = e->prefix, *N = e->PREFIX;
+    const char *n = e->prefix, *N = e->PREFIX, *arena = arena_macro(e);
     fx_printf(t, "\n#ifdef %s_CHECK_PAINT\n"
                  "/* The highest byte of the arena that a run changes: what is left of paint in the arena, and in the guard behind it, tells.\n"
                  " * Twice, with different paint, since a run may write what the paint is. */\n"
@@ -114,18 +163,18 @@ static void put_paint(fx_emit *e, fx_text *t)
                  "    size_t touched = 0, before = 0;\n"
                  "    for (int k = 0; k < 2; k++) {\n"
                  "        memset(arena, paint[k], sizeof arena);\n"
-                 "        if (%s_run_v(ctx, inputs, outputs) != %s_OK)\n            return 1;\n"
+                 "        if (%s_run_v(ctx, %sinputs, outputs) != %s_OK)\n            return 1;\n"
                  "        for (size_t i = 0; i < sizeof arena; i++) {\n"
                  "            if (arena[i] == paint[k])\n                continue;\n"
                  "            if (i < GUARD)\n                before++;\n"
                  "            else if (i - GUARD + 1 > touched)\n                touched = i - GUARD + 1;\n"
                  "        }\n    }\n"
-                 "    const int bad = before > 0 || touched > %s_ARENA_SIZE || %s_ARENA_SIZE - touched > 64;\n"
-                 "    printf(\"arena: %%lu bytes touched of %%lu: %%s\\n\", (unsigned long)touched, (unsigned long)%s_ARENA_SIZE, bad ? \"FAILED\" : \"ok\");\n"
-                 "    return bad;\n}\n#endif\n", N, n, n, N, N, N, N);
+                 "    const int bad = before > 0 || touched > %s || %s - touched > 64;\n"
+                 "    printf(\"arena: %%lu bytes touched of %%lu: %%s\\n\", (unsigned long)touched, (unsigned long)%s, bad ? \"FAILED\" : \"ok\");\n"
+                 "    return bad;\n}\n#endif\n", N, n, n, e->p->n_symbols ? "&dims, " : "", N, arena, arena, arena);
 }
 
-static void put_main(fx_emit *e, fx_text *t, uint64_t golden_size)
+static void put_main(fx_emit *e, fx_text *t, const fx_tensor *outputs, uint64_t golden_size)
 {
     const char *n = e->prefix, *N = e->PREFIX;
     const fx_program *p = e->p;
@@ -146,15 +195,18 @@ static void put_main(fx_emit *e, fx_text *t, uint64_t golden_size)
         fx_printf(t, "    if (!read_file(folder, \"%s.bin\", weights, sizeof weights))\n        return 1;\n", n);
     if (golden_size)
         fx_printf(t, "    if (!read_file(folder, \"%s_golden.bin\", golden, sizeof golden))\n        return 1;\n", n);
-    fx_printf(t, "    int status = %s_init(&ctx, %s, arena + GUARD, %s_ARENA_SIZE);\n", n,
-              e->weights == FX_WEIGHTS_BIN ? "weights, sizeof weights" : fx_arena_printf(e->arena, "%s_weights, sizeof %s_weights", n, n), N);
-    fx_printf(t, "    if (status == %s_OK)\n        status = %s_run_v(&ctx, inputs, outputs);\n", N, n);
+    if (p->n_symbols)
+        fx_printf(t, "    if (%s_arena_size(&dims) > ARENA) {\n        fprintf(stderr, \"%s: the arena is larger than planned\\n\");\n        return 1;\n    }\n", n, n);
+    fx_printf(t, "    int status = %s_init(&ctx, %s, arena + GUARD, %s);\n", n,
+              e->weights == FX_WEIGHTS_BIN ? "weights, sizeof weights" : fx_arena_printf(e->arena, "%s_weights, sizeof %s_weights", n, n),
+              arena_macro(e));
+    fx_printf(t, "    if (status == %s_OK)\n        status = %s_run_v(&ctx, %sinputs, outputs);\n", N, n, p->n_symbols ? "&dims, " : "");
     fx_printf(t, "    if (status != %s_OK) {\n        fprintf(stderr, \"%s: %%s\\n\", %s_status_string(status));\n        return 1;\n    }\n", N, n, n);
     fx_puts(t, "    int bad = 0;\n");
     for (size_t i = 0; i < p->n_outputs; i++) {
         fx_printf(t, "    bad |= compare_%s(", fx_dtype_name(p->outputs[i].dtype));
         fx_put_c_string(t, p->outputs[i].label ? p->outputs[i].label : p->outputs[i].name, 60);
-        fx_printf(t, ", got%zu, want%zu, %s_OUT%zu_NUMEL);\n", i, i, N, i);
+        fx_printf(t, ", got%zu, want%zu, %lld);\n", i, i, (long long)fx_tensor_numel(&outputs[i]));
     }
     fx_printf(t, "#ifdef %s_CHECK_PAINT\n    bad |= check_paint(&ctx, inputs, outputs);\n#endif\n    return bad;\n}\n", N);
 }
@@ -167,11 +219,18 @@ fx_status fx_c_check(fx_emit *e)
     if (g->n_inputs != p->n_inputs || g->n_outputs != p->n_outputs)
         return fx_fail(e->ctx, FX_ERR_ARGUMENT, NULL, "golden vectors: expected %zu inputs and %zu outputs, got %zu and %zu", p->n_inputs,
                        p->n_outputs, g->n_inputs, g->n_outputs);
+    int64_t *values = FX_NEW_ARRAY(e->arena, int64_t, p->n_symbols + 1);
+    uint64_t arena_size = e->arena_size;
+    if (p->n_symbols) {
+        FX_TRY(fx_program_values(e->p, g->n_inputs, g->inputs, values));
+        if (!fx_program_arena(p, values, &arena_size, NULL))
+            return fx_fail(e->ctx, FX_ERR_ARGUMENT, NULL, "golden vectors: the arena's size cannot be computed for inputs of these sizes");
+    }
     size_t total = p->n_inputs + p->n_outputs;
     fx_tensor *v = FX_NEW_ARRAY(e->arena, fx_tensor, total + 1);
     uint64_t size = 0;
     for (size_t i = 0; i < total; i++) {
-        FX_TRY(vector(e, i, &v[i]));
+        FX_TRY(vector(e, values, i, &v[i]));
         size += round_up((uint64_t)fx_tensor_numel(&v[i]) * fx_dtype_size(v[i].dtype));
     }
     bool in_file = size > IN_SOURCE;
@@ -190,12 +249,19 @@ fx_status fx_c_check(fx_emit *e)
     fx_puts(&number, "\n#endif\n\n");
     fx_puts(t, number.data);
     fx_printf(t, "#ifdef %s_CHECK_PAINT\n#define GUARD 4096\n#else\n#define GUARD 0\n#endif\n", N);
-    fx_printf(t, "static %s_ALIGNED unsigned char arena[GUARD + %s_ARENA_SIZE + GUARD];\n", N, N);
+    if (p->n_symbols) {
+        fx_printf(t, "\n/* The sizes of the vectors below, and the arena they need. */\nstatic const %s_dims dims = {", n);
+        for (size_t i = 0; i < p->n_symbols; i++)
+            fx_printf(t, "%s.%s = %lld", i ? ", " : "", e->symbols[i], (long long)values[i]);
+        fx_printf(t, "};\n#define ARENA %llu\n", (unsigned long long)(arena_size ? arena_size : FX_WEIGHTS_ALIGN));
+    }
+    fx_printf(t, "static %s_ALIGNED unsigned char arena[GUARD + %s + GUARD];\n", N, arena_macro(e));
     if (e->weights == FX_WEIGHTS_BIN)
         fx_printf(t, "static %s_ALIGNED unsigned char weights[%s_WEIGHTS_SIZE];\n", N, N);
-    for (size_t i = 0; i < p->n_outputs; i++)
-        fx_printf(t, "static %s got%zu[%s_OUT%zu_NUMEL > 0 ? %s%s_OUT%zu_NUMEL : 1];\n", fx_c_type(p->outputs[i].dtype), i, N, i,
-                  p->outputs[i].dtype == FX_C64 || p->outputs[i].dtype == FX_C128 ? "2 * " : "", N, i);
+    for (size_t i = 0; i < p->n_outputs; i++) {
+        int64_t numel = fx_tensor_numel(&v[p->n_inputs + i]) * (p->outputs[i].dtype == FX_C64 || p->outputs[i].dtype == FX_C128 ? 2 : 1);
+        fx_printf(t, "static %s got%zu[%lld];\n", fx_c_type(p->outputs[i].dtype), i, (long long)(numel > 0 ? numel : 1));
+    }
     fx_puts(t, "\n");
     if (in_file) {
         char *blob = fx_arena_alloc(e->arena, (size_t)size);
@@ -220,7 +286,7 @@ fx_status fx_c_check(fx_emit *e)
     if (in_file || e->weights == FX_WEIGHTS_BIN)
         put_reader(t);
     put_paint(e, t);
-    put_main(e, t, in_file ? size : 0);
+    put_main(e, t, v + p->n_inputs, in_file ? size : 0);
     fx_emit_file(e, "_check.c", t);
     return FX_OK;
 }

@@ -7,7 +7,7 @@
 #include "codegen/emit.h"
 
 /* How tightly a text binds. */
-typedef enum binding { B_COND, B_SUM, B_PRODUCT, B_ATOM } binding;
+typedef enum binding { B_SUM, B_PRODUCT, B_ATOM } binding;
 
 static void put(fx_emit *e, fx_text *t, const fx_sym *s, binding around);
 
@@ -122,28 +122,25 @@ static void put_sum(fx_emit *e, fx_text *t, const fx_sym *s)
     }
 }
 
+/* Always in parentheses. */
 static void put_extremum(fx_emit *e, fx_text *t, const fx_sym *s, int n)
 {
     if (n == 1) {
-        put(e, t, s->args[0], B_COND);
+        put(e, t, s->args[0], B_SUM);
         return;
     }
-    fx_text rest;
-    fx_text_init(&rest, e->arena);
-    put_extremum(e, &rest, s, n - 1);
-    bool plain = n == 2 && s->args[0]->n == 0;
-    const char *left = plain ? rest.data : fx_arena_printf(e->arena, "(%s)", rest.data);
-    fx_text last;
+    fx_text first, last;
+    fx_text_init(&first, e->arena);
     fx_text_init(&last, e->arena);
-    put(e, &last, s->args[n - 1], B_ATOM);
-    fx_printf(t, "%s %s %s ? %s : %s", left, s->kind == FX_SYM_MAX ? ">" : "<", last.data, left, last.data);
+    put_extremum(e, &first, s, n - 1);
+    put(e, &last, s->args[n - 1], B_SUM);
+    fx_printf(t, "(%s %s %s ? %s : %s)", first.data, s->kind == FX_SYM_MAX ? ">" : "<", last.data, first.data, last.data);
 }
 
 static void put(fx_emit *e, fx_text *t, const fx_sym *s, binding around)
 {
-    binding own = s->kind == FX_SYM_MAX || s->kind == FX_SYM_MIN ? B_COND
-                  : s->kind == FX_SYM_ADD                        ? B_SUM
-                  : s->kind == FX_SYM_SYMBOL || (s->kind == FX_SYM_INT && s->value >= 0) ? B_ATOM : B_PRODUCT;
+    bool atom = s->kind == FX_SYM_SYMBOL || (s->kind == FX_SYM_INT && s->value >= 0) || s->kind == FX_SYM_MAX || s->kind == FX_SYM_MIN;
+    binding own = s->kind == FX_SYM_ADD ? B_SUM : atom ? B_ATOM : B_PRODUCT;
     bool turned = (s->kind == FX_SYM_MUL || s->kind == FX_SYM_INT) && number_of(s) < 0;
     bool below = (s->kind == FX_SYM_FLOORDIV || s->kind == FX_SYM_MOD || s->kind == FX_SYM_CEILDIV) && !at_least(e, s->args[0], 0);
     if (turned)
@@ -220,7 +217,7 @@ const char *fx_c_dim(fx_emit *e, fx_dim d)
     fx_text t;
     fx_text_init(&t, e->arena);
     if (d.sym)
-        put(e, &t, d.sym, B_COND);
+        put(e, &t, d.sym, B_SUM);
     else
         put_number(&t, d.value);
     return t.data;
@@ -232,6 +229,11 @@ const char *fx_c_factor(fx_emit *e, fx_dim d)
     fx_text_init(&t, e->arena);
     put(e, &t, fx_dim_as_sym(e->ctx, d), B_ATOM);
     return t.data;
+}
+
+const char *fx_c_multiplier(fx_emit *e, fx_dim d)
+{
+    return d.sym && d.sym->kind == FX_SYM_MUL && number_of(d.sym) > 0 ? fx_c_dim(e, d) : fx_c_factor(e, d);
 }
 
 bool fx_c_dim_negative(fx_dim d)

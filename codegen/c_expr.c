@@ -183,7 +183,7 @@ const char *fx_c_affine(fx_emit *e, const fx_affine *a)
             fx_puts(&t, "-");
         fx_puts(&t, name);
         if (!fx_dim_is(c, 1))
-            fx_printf(&t, " * %s", fx_c_factor(e, c));
+            fx_printf(&t, " * %s", fx_c_multiplier(e, c));
     }
     bool minus = t.size && fx_c_dim_negative(a->base);
     if (!t.size || !fx_dim_is(a->base, 0))
@@ -442,6 +442,8 @@ static piece wrap_int(fx_emit *e, const fx_sexpr *x, const piece *arg)
         const char *ut = d == FX_I64 ? "uint64_t" : "uint32_t";
         for (int i = 0; i < scalars[x->op - FIRST_SCALAR].arity; i++)
             u[i] = (piece){fx_arena_printf(e->arena, "(%s)%s", ut, fit(e, arg[i], P_UNARY)), P_UNARY};
+        if (d == FX_BOOL) /* true plus true is true */
+            return (piece){fx_arena_printf(e->arena, "%s != 0", fit(e, (piece){expand(e, tmpl, u), template_prec(tmpl)}, P_ADD)), P_REL};
         return (piece){fx_arena_printf(e->arena, "(%s)(%s)", fx_c_type(d), expand(e, tmpl, u)), P_UNARY};
     }
     piece operand[3] = {arg[0], arg[1], arg[2]};

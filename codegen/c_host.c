@@ -271,8 +271,10 @@ static void put_conversions(fx_emit *e, fx_text *t)
     for (int i = 0; i < 2; i++) {
         if (e->casts[conversion[i].dtype])
             fx_printf(t, "\n/* Toward zero; what does not fit, and NaN, becomes the least integer, as on x86. */\nstatic %s %s_to_%s(double x)\n{\n"
-                         "    return x > -%s - 1 && x < %s ? (%s)x : %s;\n}\n", conversion[i].type, e->prefix, conversion[i].name,
-                      conversion[i].limit, conversion[i].limit, conversion[i].type, conversion[i].least);
+                         "    %s i = x > -%s - 1 && x < %s ? (%s)x : %s;\n"
+                         "#if defined(__clang__) /* 14 takes the bits of floats for integers where it turns loops that narrow these into vectors */\n"
+                         "    __asm__(\"\" : \"+r\"(i));\n#endif\n    return i;\n}\n", conversion[i].type, e->prefix, conversion[i].name,
+                      conversion[i].type, conversion[i].limit, conversion[i].limit, conversion[i].type, conversion[i].least);
     }
 }
 

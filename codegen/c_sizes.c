@@ -5,6 +5,19 @@
 
 #include "codegen/emit.h"
 
+int fx_c_symbol_place(const fx_emit *e, size_t symbol, int *dim)
+{
+    for (size_t i = 0; i < e->p->n_inputs; i++) {
+        const fx_io *io = &e->p->inputs[i];
+        for (*dim = 0; *dim < io->rank; ++*dim) {
+            const fx_sym *s = io->dims[*dim].sym;
+            if (s && s->kind == FX_SYM_SYMBOL && strcmp(s->name, e->p->symbols[symbol].name) == 0)
+                return (int)i;
+        }
+    }
+    return -1;
+}
+
 /* ---- what may be wrong with sizes ------------------------------------------------------------------------------ */
 
 static const char *range_text(fx_emit *e, const fx_sym_range *s, const char *name)
@@ -62,6 +75,8 @@ fx_status fx_c_scan_sizes(fx_emit *e)
     for (size_t i = 0; i < p->n_slots; i++)
         for (int k = 0; k < p->slots[i].n; k++)
             FX_TRY(fx_c_scan_dim(e, p->slots[i].bytes[k], used));
+    if (p->n_symbols)
+        e->shape_reason = fx_c_add_reason(e, "shape", "an input has not the shape that the sizes of the others tell");
     find_large(e);
     if (e->n_large)
         fx_c_add_reason(e, "too_large", "tensors of these sizes exceed the address space");
@@ -73,7 +88,7 @@ fx_status fx_c_scan_sizes(fx_emit *e)
 void fx_c_sizes_header(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
-    fx_puts(t, "/* The sizes of a run, and their ranges. */\n");
+    fx_printf(t, "/* The sizes of a run, and their ranges. */\n#define %s_DIMS %zu\n", e->PREFIX, p->n_symbols);
     for (size_t i = 0; i < p->n_symbols; i++) {
         fx_printf(t, "#define %s_MIN %lld\n", e->ranges[i], (long long)p->symbols[i].min);
         if (p->symbols[i].max < INT64_MAX)
@@ -84,15 +99,21 @@ void fx_c_sizes_header(fx_emit *e, fx_text *t)
         const fx_sym_range *s = &p->symbols[i];
         fx_printf(t, "    int64_t %s; /* %lld ", e->symbols[i], (long long)s->min);
         if (s->max == INT64_MAX)
-            fx_puts(t, "or more */\n");
+            fx_puts(t, "or more");
         else
-            fx_printf(t, "to %lld */\n", (long long)s->max);
+            fx_printf(t, "to %lld", (long long)s->max);
+        int dim, input = fx_c_symbol_place(e, i, &dim);
+        if (input >= 0)
+            fx_printf(t, ": size %d of %s", dim, e->inputs[input]);
+        fx_puts(t, " */\n");
     }
     fx_printf(t, "} %s_dims;\n\n", e->prefix);
     fx_printf(t, "/* Whether a run may have these sizes: %s_OK, or why not. */\nint %s_check_dims(const %s_dims *dims);\n\n", e->PREFIX, e->prefix,
               e->prefix);
     fx_printf(t, "/* Bytes of arena that a run of these sizes needs; SIZE_MAX when there can be none. */\nsize_t %s_arena_size(const %s_dims *dims);\n\n",
               e->prefix, e->prefix);
+    fx_printf(t, "/* The sizes that inputs of these shapes have; shapes[i] has %s_INi_RANK numbers. Checks them. */\n"
+                 "int %s_dims_of(%s_dims *dims, const int64_t *const *shapes);\n\n", e->PREFIX, e->prefix, e->prefix);
 }
 
 /* ---- NAME.c ------------------------------------------------------------------------------------------------------ */
@@ -136,9 +157,12 @@ static void put_check(fx_emit *e, fx_text *t)
         e->roughly = true;
         fx_c_size_locals(e, t, "double", names_of(e, e->n_large, e->large, NULL));
         fx_puts(t, "        const double most = 9e18;\n        if (");
-        for (size_t i = 0; i < e->n_large; i++)
-            fx_printf(t, "%s%s > most || %s < -most", i ? " ||\n            " : "", fx_c_factor(e, e->large[i]), fx_c_factor(e, e->large[i]));
-        fx_printf(t, ")\n            return %s;\n    }\n", e->reasons[p->n_symbols + p->n_limits].name);
+        for (size_t i = 0; i < e->n_large; i++) {
+            fx_printf(t, "%s%s > most", i ? " ||\n            " : "", fx_c_dim(e, e->large[i]));
+            if (!fx_dim_at_least(e->ctx, fx_program_symbols(p), e->large[i], 0))
+                fx_printf(t, " || %s < -most", fx_c_dim(e, e->large[i]));
+        }
+        fx_printf(t, ")\n            return %s;\n    }\n", e->reasons[p->n_symbols + p->n_limits + 1].name);
         e->roughly = false;
     }
     bool *used = names_of(e, 0, NULL, NULL);
@@ -222,9 +246,49 @@ static void put_slots(fx_emit *e, fx_text *t)
     fx_puts(t, "}\n");
 }
 
+/* Sizes are read where an input has them alone; then all shapes are compared with what those tell. */
+static void put_dims_of(fx_emit *e, fx_text *t)
+{
+    const fx_program *p = e->p;
+    fx_printf(t, "\nint %s_dims_of(%s_dims *dims, const int64_t *const *shapes)\n{\n    if (!dims || !shapes)\n        return %s_ERR_NULL;\n",
+              e->prefix, e->prefix, e->PREFIX);
+    for (size_t i = 0; i < p->n_symbols; i++) {
+        int dim, input = fx_c_symbol_place(e, i, &dim);
+        if (input >= 0)
+            fx_printf(t, "    dims->%s = shapes[%d][%d];\n", e->symbols[i], input, dim);
+        else
+            fx_printf(t, "    dims->%s = %s_MIN;\n", e->symbols[i], e->ranges[i]);
+    }
+    bool any = false;
+    e->symbol_prefix = "dims->";
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        for (int d = 0; d < p->inputs[i].rank; d++) {
+            const fx_dim *dim = &p->inputs[i].dims[d];
+            int at;
+            if (dim->sym && dim->sym->kind == FX_SYM_SYMBOL) {
+                size_t s = 0;
+                while (strcmp(p->symbols[s].name, dim->sym->name) != 0)
+                    s++;
+                if (fx_c_symbol_place(e, s, &at) == (int)i && at == d)
+                    continue;
+            }
+            if (!any)
+                fx_printf(t, "    const int status = %s_check_dims(dims);\n    if (status != %s_OK)\n        return status;\n", e->prefix, e->PREFIX);
+            fx_printf(t, "%sshapes[%zu][%d] != %s", any ? " ||\n        " : "    if (", i, d, fx_c_factor(e, *dim));
+            any = true;
+        }
+    }
+    e->symbol_prefix = NULL;
+    if (any)
+        fx_printf(t, ")\n        return %s;\n    return %s_OK;\n}\n", e->shape_reason, e->PREFIX);
+    else
+        fx_printf(t, "    return %s_check_dims(dims);\n}\n", e->prefix);
+}
+
 void fx_c_sizes_source(fx_emit *e, fx_text *t)
 {
     put_check(e, t);
+    put_dims_of(e, t);
     put_slots(e, t);
     fx_printf(t, "\nsize_t %s_arena_size(const %s_dims *dims)\n{\n    uint64_t at[%zu];\n", e->prefix, e->prefix, e->p->n_slots + 1);
     fx_printf(t, "    if (%s_check_dims(dims) != %s_OK)\n        return SIZE_MAX;\n    %s_slots(dims, at);\n", e->prefix, e->PREFIX, e->prefix);

@@ -68,6 +68,7 @@ typedef struct fx_emit {
     uint64_t weights_size;       /* of the blob, header included */
     uint64_t arena_size;         /* at least FX_WEIGHTS_ALIGN, so that an array of it is valid C; with symbols: for the largest sizes */
     bool finite_arena;           /* with symbols: there are such sizes */
+    const char *shape_reason;    /* with symbols: status of shapes that contradict each other */
     uint64_t stack_size;
     uint8_t hash[8];
     fx_names names;              /* at file scope of NAME.c */
@@ -113,6 +114,7 @@ const char *fx_c_value_type(fx_dtype dtype);     /* of scalars: float16 and bflo
 fx_status fx_c_scan_dim(fx_emit *e, fx_dim d, bool *used); /* marks the symbols it names; refuses what has no spelling */
 const char *fx_c_dim(fx_emit *e, fx_dim d);      /* "batch * seq + 1" */
 const char *fx_c_factor(fx_emit *e, fx_dim d);   /* the same in parentheses unless it is one name or number */
+const char *fx_c_multiplier(fx_emit *e, fx_dim d); /* what stands after "x * " */
 bool fx_c_dim_negative(fx_dim d);                /* spelt with a minus that can be taken off */
 void fx_put_dims(fx_emit *e, fx_text *t, int rank, const fx_dim *dims, const char *between); /* 1x3x32x32; "scalar" */
 
@@ -161,6 +163,7 @@ void fx_put_elements(fx_text *t, fx_dtype dtype, const void *data, int64_t numel
 fx_status fx_c_build(fx_emit *e);
 
 /* c_check.c: NAME_check.c, NAME_golden.bin */
+int fx_c_symbol_place(const fx_emit *e, size_t symbol, int *dim); /* c_sizes.c: the first input with a size that is the symbol alone; -1 */
 fx_status fx_c_check(fx_emit *e);
 
 #endif

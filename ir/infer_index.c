@@ -167,6 +167,55 @@ fx_status infer_index_put(fx_infer *c)
     return fx_infer_set(c, x->dtype, x->rank, x->dims);
 }
 
+/* index_fill, index_copy, index_add: slices of dim by a vector of indices. */
+fx_status infer_index_write(fx_infer *c)
+{
+    const fx_type *x, *index, *src;
+    int axis;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), x->rank, &axis));
+    FX_TRY(fx_infer_tensor(c, 2, &index));
+    if (index->rank > 1 || !is_index(index))
+        return fx_infer_fail(c, "argument 'index': expected a vector of int64 or int32, got %s", fx_infer_text(c, index));
+    if (c->node->op->id != FX_OP_index_fill_int_Scalar) {
+        FX_TRY(fx_infer_tensor(c, 3, &src));
+        bool ok = src->rank == x->rank && src->dtype == x->dtype;
+        for (int i = 0; ok && i < x->rank; i++)
+            ok = !fx_dim_differ(src->dims[i], i != axis ? x->dims[i] : index->rank ? index->dims[0] : fx_dim_of(1));
+        if (!ok)
+            return fx_infer_fail(c, "argument 'source': %s does not fit %s", fx_infer_text(c, src), fx_infer_text(c, x));
+    }
+    return fx_infer_set(c, x->dtype, x->rank, x->dims);
+}
+
+/* The sizes of self and indices broadcast, but for dim; without dim self is a vector. */
+fx_status infer_take_along(fx_infer *c)
+{
+    const fx_type *x, *index;
+    fx_dim dims[FX_MAX_RANK];
+    int axis;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_tensor(c, 1, &index));
+    if (index->dtype != FX_I64)
+        return fx_infer_fail(c, "argument 'indices': expected int64, got %s", fx_infer_text(c, index));
+    if (fx_node_is_none(c->node, 2)) {
+        dims[0] = fx_dim_of(1);
+        for (int i = 0; i < index->rank; i++)
+            dims[0] = fx_dim_mul(c->ctx, dims[0], index->dims[i]);
+        return fx_infer_set(c, x->dtype, 1, dims);
+    }
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 2), x->rank, &axis));
+    if (x->rank != index->rank || !x->rank)
+        return fx_infer_fail(c, "argument 'indices': expected the rank of %s, got %s", fx_infer_text(c, x), fx_infer_text(c, index));
+    for (int i = 0; i < x->rank; i++) {
+        fx_dim a = x->dims[i], b = index->dims[i];
+        if (i != axis && fx_dim_differ(a, b) && !fx_dim_is(a, 1) && !fx_dim_is(b, 1))
+            return fx_infer_fail(c, "sizes of dim %d do not broadcast: %s and %s", i, fx_infer_text(c, x), fx_infer_text(c, index));
+        dims[i] = i == axis || fx_dim_is(a, 1) ? b : a;
+    }
+    return fx_infer_set(c, x->dtype, x->rank, dims);
+}
+
 /* ---- the order of a dim ------------------------------------------------------------------------------------------ */
 
 /* Values and indices of one shape. */

@@ -54,6 +54,20 @@ fx_status infer_dropout(fx_infer *c)
     return infer_same(c);
 }
 
+fx_status infer_glu(fx_infer *c)
+{
+    const fx_type *x;
+    fx_dim dims[FX_MAX_RANK];
+    int axis;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), x->rank, &axis));
+    if (!x->rank || !fx_dtype_is_float(x->dtype) || (!x->dims[axis].sym && x->dims[axis].value % 2))
+        return fx_infer_fail(c, "expected floats with an even dim %d, got %s", axis, fx_infer_text(c, x));
+    for (int i = 0; i < x->rank; i++)
+        dims[i] = i == axis ? fx_dim_floordiv(c->ctx, x->dims[i], fx_dim_of(2)) : x->dims[i];
+    return fx_infer_set(c, x->dtype, x->rank, dims);
+}
+
 fx_status infer_flip(fx_infer *c)
 {
     const fx_type *x;
@@ -301,12 +315,19 @@ fx_status infer_prelu_kernel(fx_infer *c)
     return fx_infer_set(c, x->dtype, rank, dims);
 }
 
-/* _to_copy and to.dtype: the dtype parameter lies second in both. */
+/* _to_copy and to: the dtype parameter lies second, but for to.device; or another tensor's is meant. */
 fx_status infer_to_copy(fx_infer *c)
 {
-    const fx_type *x;
+    const fx_type *x, *other;
+    fx_opid id = c->node->op->id;
     FX_TRY(fx_infer_tensor(c, 0, &x));
-    fx_dtype dtype = fx_infer_dtype(c, 1, x->dtype);
+    fx_dtype dtype;
+    if (id == FX_OP_to_other || id == FX_OP_type_as) {
+        FX_TRY(fx_infer_tensor(c, 1, &other));
+        dtype = other->dtype;
+    } else {
+        dtype = fx_infer_dtype(c, id == FX_OP_to_device ? 2 : 1, x->dtype);
+    }
     FX_TRY(no_complex(c, dtype));
     FX_TRY(no_complex(c, x->dtype));
     return fx_infer_set(c, dtype, x->rank, x->dims);
@@ -427,9 +448,25 @@ fx_status infer_create(fx_infer *c)
     case FX_OP_full_like:
         FX_TRY(fx_infer_tensor(c, 0, &x));
         return fx_infer_set(c, fx_infer_dtype(c, 2, x->dtype), x->rank, x->dims);
-    case FX_OP_zeros_like: case FX_OP_ones_like:
+    case FX_OP_zeros_like: case FX_OP_ones_like: case FX_OP_empty_like:
         FX_TRY(fx_infer_tensor(c, 0, &x));
         return fx_infer_set(c, fx_infer_dtype(c, 1, x->dtype), x->rank, x->dims);
+    case FX_OP_new_zeros: case FX_OP_new_ones: case FX_OP_new_empty: case FX_OP_new_full:
+        FX_TRY(fx_infer_tensor(c, 0, &x));
+        FX_TRY(fx_infer_dims(c, 1, dims, FX_MAX_RANK, &n));
+        return fx_infer_set(c, fx_infer_dtype(c, c->node->op->id == FX_OP_new_full ? 3 : 2, x->dtype), n, dims);
+    case FX_OP_empty_memory_format:
+        FX_TRY(fx_infer_dims(c, 0, dims, FX_MAX_RANK, &n));
+        return fx_infer_set(c, fx_infer_dtype(c, 1, FX_F32), n, dims);
+    case FX_OP_eye: case FX_OP_eye_m:
+        FX_TRY(fx_infer_dim(c, 0, &dims[0]));
+        FX_TRY(fx_infer_dim(c, c->node->op->id == FX_OP_eye ? 0 : 1, &dims[1]));
+        return fx_infer_set(c, fx_infer_dtype(c, c->node->op->id == FX_OP_eye ? 1 : 2, FX_F32), 2, dims);
+    case FX_OP_linspace:
+        FX_TRY(number_kind(c, 0, &kind));
+        FX_TRY(number_kind(c, 1, &kind));
+        FX_TRY(fx_infer_dim(c, 2, &dims[0]));
+        return fx_infer_set(c, fx_infer_dtype(c, 3, FX_F32), 1, dims);
     case FX_OP_arange:
         return infer_arange(c, -1, 0, -1, 1);
     case FX_OP_arange_start:

@@ -28,6 +28,15 @@ fx_status infer_reduce(fx_infer *c)
     if (fx_dtype_is_complex(dtype))
         return fx_infer_refuse(c, "dtype %s is not supported", fx_dtype_name(dtype));
     switch (id) {
+    case FX_OP_max: case FX_OP_min:
+        mask = (1u << x->rank) - 1;
+        for (int i = 0; i < x->rank; i++)
+            if (fx_dim_is(x->dims[i], 0))
+                return fx_infer_fail(c, "expected at least one element to reduce, got %s", fx_infer_text(c, x));
+        break;
+    case FX_OP_std: case FX_OP_var:
+        mask = (1u << x->rank) - 1;
+        break;
     case FX_OP_sum: case FX_OP_mean:
         mask = (1u << x->rank) - 1;
         dtype = fx_infer_dtype(c, 1, dtype);
@@ -37,7 +46,8 @@ fx_status infer_reduce(fx_infer *c)
         keep = fx_node_bool(c->node, 2);
         dtype = fx_infer_dtype(c, 3, dtype);
         break;
-    case FX_OP_var_correction:
+    case FX_OP_var_correction: case FX_OP_std_correction: case FX_OP_var_mean_correction: case FX_OP_std_mean_correction: case FX_OP_std_dim:
+    case FX_OP_var_dim:
         FX_TRY(fx_infer_axes(c, 1, x->rank, true, &mask));
         keep = fx_node_bool(c->node, 3);
         break;
@@ -52,9 +62,13 @@ fx_status infer_reduce(fx_infer *c)
     bool sum = id == FX_OP_sum || id == FX_OP_sum_dim_IntList;
     if (sum && fx_dtype_is_int(x->dtype) && dtype == x->dtype && fx_node_arg(c->node, id == FX_OP_sum ? 1 : 3)->kind != FX_ARG_DTYPE)
         dtype = FX_I64;
-    if ((id == FX_OP_mean || id == FX_OP_mean_dim || id == FX_OP_var_correction) && !fx_dtype_is_float(dtype))
+    bool exact = sum || id == FX_OP_max || id == FX_OP_min || id == FX_OP_amax || id == FX_OP_amin;
+    if (!exact && !fx_dtype_is_float(dtype))
         return fx_infer_fail(c, "expected a float type, got %s", fx_dtype_name(dtype));
-    return fx_infer_set(c, dtype, reduced_dims(x, mask, keep, dims), dims);
+    FX_TRY(fx_infer_set(c, dtype, reduced_dims(x, mask, keep, dims), dims));
+    if (id == FX_OP_var_mean_correction || id == FX_OP_std_mean_correction)
+        c->result = fx_type_tuple(c->ctx, 2, (const fx_type *[]){c->result, c->result});
+    return FX_OK;
 }
 
 fx_status infer_argmax(fx_infer *c)
@@ -74,6 +88,43 @@ fx_status infer_argmax(fx_infer *c)
         if ((mask & (1u << i)) && fx_dim_is(x->dims[i], 0))
             return fx_infer_fail(c, "expected at least one element to reduce on dim %d of %s", i, fx_infer_text(c, x));
     return fx_infer_set(c, FX_I64, reduced_dims(x, mask, fx_node_bool(c->node, 2), dims), dims);
+}
+
+/* Norms, logsumexp, count_nonzero. */
+fx_status infer_norm(fx_infer *c)
+{
+    const fx_type *x;
+    fx_dim dims[FX_MAX_RANK];
+    fx_opid id = c->node->op->id;
+    uint32_t mask;
+    bool keep = false;
+    FX_TRY(fx_infer_tensor(c, 0, &x));
+    fx_dtype dtype = x->dtype;
+    mask = (1u << x->rank) - 1;
+    switch (id) {
+    case FX_OP_linalg_vector_norm:
+        FX_TRY(fx_infer_axes(c, 2, x->rank, true, &mask));
+        keep = fx_node_bool(c->node, 3);
+        dtype = fx_infer_dtype(c, 4, dtype);
+        break;
+    case FX_OP_norm_ScalarOpt_dim:
+        FX_TRY(fx_infer_axes(c, 2, x->rank, true, &mask));
+        keep = fx_node_bool(c->node, 3);
+        break;
+    case FX_OP_logsumexp:
+        FX_TRY(fx_infer_axes(c, 1, x->rank, true, &mask));
+        keep = fx_node_bool(c->node, 2);
+        dtype = fx_dtype_is_int(dtype) ? FX_F32 : dtype;
+        break;
+    case FX_OP_count_nonzero_dim_IntList:
+        FX_TRY(fx_infer_axes(c, 1, x->rank, true, &mask));
+        return fx_infer_set(c, FX_I64, reduced_dims(x, mask, false, dims), dims);
+    default:
+        break;
+    }
+    if (!fx_dtype_is_float(dtype))
+        return fx_infer_fail(c, "expected a float type, got %s", fx_dtype_name(dtype));
+    return fx_infer_set(c, dtype, reduced_dims(x, mask, keep, dims), dims);
 }
 
 /* prod: over one dim or all; integers are summed up in int64 as in a sum. */
@@ -116,7 +167,7 @@ fx_status infer_softmax(fx_infer *c)
     FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), x->rank, &axis));
     fx_opid id = c->node->op->id;
     fx_dtype dtype = x->dtype;
-    if (id == FX_OP_softmax_int || id == FX_OP_log_softmax_int)
+    if (id == FX_OP_softmax_int || id == FX_OP_log_softmax_int || id == FX_OP__safe_softmax)
         dtype = fx_infer_dtype(c, 2, dtype);
     else if (fx_node_bool(c->node, 2))
         return fx_infer_refuse(c, "half_to_float is not supported");
@@ -274,6 +325,16 @@ fx_status infer_attention(fx_infer *c)
         c->result = fx_type_tuple(c->ctx, 2, (const fx_type *[]){c->result, sums});
     }
     return FX_OK;
+}
+
+fx_status infer_instance_norm(fx_infer *c)
+{
+    const fx_type *x;
+    FX_TRY(float_input(c, &x, 2));
+    if (!fx_node_bool(c->node, 5))
+        return fx_infer_refuse(c, "with running statistics is not supported");
+    FX_TRY(vectors(c, 1, 2, x->dims[1]));
+    return fx_infer_set(c, x->dtype, x->rank, x->dims);
 }
 
 fx_status infer_group_norm(fx_infer *c)

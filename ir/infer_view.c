@@ -255,8 +255,77 @@ static fx_status infer_diagonal(fx_infer *c, const fx_type *x)
     return fx_infer_set(c, x->dtype, rank + 1, dims);
 }
 
+/* Dims `source` go to `destination`; the others keep their order. *order: by new place, the old one. */
+fx_status fx_move_dims(const fx_infer *c, int rank, int *order)
+{
+    int64_t from[FX_MAX_RANK], to[FX_MAX_RANK];
+    int n = fx_node_ints(c->node, 1, from, FX_MAX_RANK), m = fx_node_ints(c->node, 2, to, FX_MAX_RANK), rest = 0;
+    uint32_t taken = 0;
+    if (n < 0 || n != m || n > rank)
+        return fx_infer_fail(c, "expected as many destinations as sources, at most %d, got %d and %d", rank, m, n);
+    for (int i = 0; i < rank; i++)
+        order[i] = -1;
+    for (int i = 0; i < n; i++) {
+        int a, b;
+        FX_TRY(fx_infer_axis(c, from[i], rank, &a));
+        FX_TRY(fx_infer_axis(c, to[i], rank, &b));
+        if ((taken >> a & 1) || order[b] >= 0)
+            return fx_infer_fail(c, "a dim appears twice");
+        taken |= 1u << a;
+        order[b] = a;
+    }
+    for (int i = 0; i < rank; i++) {
+        if (order[i] >= 0)
+            continue;
+        while (taken >> rest & 1)
+            rest++;
+        order[i] = rest++;
+    }
+    return FX_OK;
+}
+
+static fx_status infer_narrow(fx_infer *c, const fx_type *x)
+{
+    fx_dim dims[FX_MAX_RANK], start, length;
+    int axis;
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), x->rank, &axis));
+    FX_TRY(fx_infer_dim(c, 2, &start));
+    FX_TRY(fx_infer_dim(c, 3, &length));
+    if (!x->rank)
+        return fx_infer_fail(c, "expected a tensor with dims, got %s", fx_infer_text(c, x));
+    for (int i = 0; i < x->rank; i++)
+        dims[i] = x->dims[i];
+    if (!start.sym && !length.sym && !dims[axis].sym) {
+        int64_t at = start.value + (start.value < 0 ? dims[axis].value : 0);
+        if (at < 0 || length.value < 0 || at > dims[axis].value - length.value)
+            return fx_infer_fail(c, "%" PRId64 " elements from %" PRId64 " lie outside dim %d of %s", length.value, start.value, axis,
+                                 fx_infer_text(c, x));
+    }
+    dims[axis] = length;
+    return fx_infer_set(c, x->dtype, x->rank, dims);
+}
+
+/* [.., C, H r, W r] to [.., C r r, H, W] */
+static fx_status infer_unshuffle(fx_infer *c, const fx_type *x)
+{
+    fx_dim dims[FX_MAX_RANK];
+    int64_t r = fx_node_int(c->node, 1);
+    bool ok = x->rank >= 3 && r > 0 && r <= INT32_MAX;
+    for (int i = 0; ok && i < x->rank; i++) {
+        dims[i] = x->dims[i];
+        ok = i < x->rank - 2 || dims[i].sym || dims[i].value % r == 0;
+    }
+    if (!ok)
+        return fx_infer_fail(c, "expected rank 3 or more and sizes that %" PRId64 " divides, got %s", r, fx_infer_text(c, x));
+    dims[x->rank - 3] = fx_dim_mul(c->ctx, dims[x->rank - 3], fx_dim_of(r * r));
+    for (int i = x->rank - 2; i < x->rank; i++)
+        dims[i] = fx_dim_floordiv(c->ctx, dims[i], fx_dim_of(r));
+    return fx_infer_set(c, x->dtype, x->rank, dims);
+}
+
 fx_status infer_view(fx_infer *c)
 {
+    int order[FX_MAX_RANK];
     const fx_type *x, *other;
     fx_dim dims[FX_MAX_RANK + 1];
     uint32_t mask;
@@ -266,11 +335,29 @@ fx_status infer_view(fx_infer *c)
     case FX_OP_view: case FX_OP_reshape: case FX_OP__unsafe_view:
         FX_TRY(fx_infer_dims(c, 1, dims, FX_MAX_RANK, &n));
         return reshape(c, x, dims, n);
-    case FX_OP_view_as: case FX_OP_expand_as:
+    case FX_OP_ravel:
+        dims[0] = fx_dim_of(-1);
+        return reshape(c, x, dims, 1);
+    case FX_OP_narrow:
+        return infer_narrow(c, x);
+    case FX_OP_movedim_int: case FX_OP_movedim_intlist:
+        FX_TRY(fx_move_dims(c, x->rank, order));
+        for (int i = 0; i < x->rank; i++)
+            dims[i] = x->dims[order[i]];
+        return fx_infer_set(c, x->dtype, x->rank, dims);
+    case FX_OP_numpy_T: case FX_OP_mT:
+        if (c->node->op->id == FX_OP_mT && x->rank < 2)
+            return fx_infer_fail(c, "expected rank 2 or more, got %s", fx_infer_text(c, x));
+        for (int i = 0; i < x->rank; i++)
+            dims[i] = x->dims[c->node->op->id == FX_OP_numpy_T ? x->rank - 1 - i : i < x->rank - 2 ? i : 2 * x->rank - 3 - i];
+        return fx_infer_set(c, x->dtype, x->rank, dims);
+    case FX_OP_pixel_unshuffle:
+        return infer_unshuffle(c, x);
+    case FX_OP_view_as: case FX_OP_expand_as: case FX_OP_reshape_as:
         FX_TRY(fx_infer_tensor(c, 1, &other));
         for (int i = 0; i < other->rank; i++)
             dims[i] = other->dims[i];
-        return c->node->op->id == FX_OP_view_as ? reshape(c, x, dims, other->rank) : infer_expand(c, x, dims, other->rank);
+        return c->node->op->id != FX_OP_expand_as ? reshape(c, x, dims, other->rank) : infer_expand(c, x, dims, other->rank);
     case FX_OP_flatten_using_ints:
         return infer_flatten(c, x);
     case FX_OP_unflatten_int:
@@ -373,17 +460,48 @@ fx_status infer_as_strided(fx_infer *c)
 
 enum { MAX_PIECES = 1024 };
 
+static fx_status infer_unbind(fx_infer *c, const fx_type *x, int axis)
+{
+    fx_dim dims[FX_MAX_RANK];
+    int rank = 0;
+    for (int i = 0; i < x->rank; i++)
+        if (i != axis)
+            dims[rank++] = x->dims[i];
+    if (x->dims[axis].sym)
+        return FX_OK; /* the file's type stands */
+    if (x->dims[axis].value > MAX_PIECES)
+        return fx_infer_refuse(c, "expected at most %d pieces, got %" PRId64, MAX_PIECES, x->dims[axis].value);
+    const fx_type *items[MAX_PIECES];
+    FX_TRY(fx_infer_set(c, x->dtype, rank, dims));
+    for (int i = 0; i < x->dims[axis].value; i++)
+        items[i] = c->result;
+    c->result = fx_type_tuple(c->ctx, (int)x->dims[axis].value, items);
+    return FX_OK;
+}
+
 fx_status infer_split(fx_infer *c)
 {
     const fx_type *x;
     fx_dim sizes[MAX_PIECES];
     int axis, n = 0;
+    fx_opid id = c->node->op->id;
     FX_TRY(fx_infer_tensor(c, 0, &x));
-    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 2), x->rank, &axis));
+    FX_TRY(fx_infer_axis(c, fx_node_int(c->node, id == FX_OP_unbind_int ? 1 : 2), x->rank, &axis));
     if (!x->rank)
         return fx_infer_fail(c, "expected a tensor with dims, got %s", fx_infer_text(c, x));
     fx_dim size = x->dims[axis];
-    if (c->node->op->id == FX_OP_split_with_sizes) {
+    if (id == FX_OP_unbind_int)
+        return infer_unbind(c, x, axis);
+    if (id == FX_OP_tensor_split_sections) {
+        fx_dim arg;
+        FX_TRY(fx_infer_dim(c, 1, &arg));
+        if (size.sym || arg.sym)
+            return FX_OK;
+        if (arg.value <= 0 || arg.value > MAX_PIECES)
+            return fx_infer_fail(c, "expected 1 to %d sections, got %" PRId64, MAX_PIECES, arg.value);
+        for (; n < arg.value; n++)
+            sizes[n] = fx_dim_of(size.value / arg.value + (n < size.value % arg.value));
+    } else if (id == FX_OP_split_with_sizes) {
         FX_TRY(fx_infer_dims(c, 1, sizes, MAX_PIECES, &n));
         fx_dim sum = fx_dim_of(0);
         for (int i = 0; i < n; i++) {

@@ -470,9 +470,8 @@ fx_status fx_eval_call(fx_eval_run *run, const fx_type *const *types)
     FX_TRY(fx_infer_call(n, types, &run->type));
     if (!run->type)
         return fx_fail(c->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: the result's type cannot be inferred", n->target);
-    if (run->type->kind == FX_TYPE_TUPLE && run->type->n > (int)(sizeof c->out / sizeof *c->out))
-        return fx_fail(c->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: expected at most %d results, got %d", n->target,
-                       (int)(sizeof c->out / sizeof *c->out), run->type->n);
+    bool many = run->type->kind == FX_TYPE_TUPLE && run->type->n > (int)(sizeof run->few / sizeof *run->few);
+    c->out = many ? fx_eval_scratch(c, run->type->n, sizeof *c->out) : run->few;
     FX_TRY(n->op->eval(c));
     c->n_out = run->type->kind == FX_TYPE_TUPLE ? run->type->n : run->type->kind != FX_TYPE_NONE;
     return fx_node_is_inplace(n) ? store_inplace(run) : FX_OK;

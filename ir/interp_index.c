@@ -290,3 +290,91 @@ fx_status eval_index_put(fx_eval *c)
     } while (next(rank, sizes, at));
     return FX_OK;
 }
+
+/* index_fill, index_copy, index_add: slice by slice. */
+fx_status eval_index_write(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0), *index = fx_eval_input(c, 2), *src = fx_eval_input(c, 3);
+    fx_opid id = c->node->op->id;
+    fx_tensor *out = fx_eval_out(c, 0);
+    int axis = wrap_axis(fx_node_int(c->node, 1), x->rank);
+    char value[16] = {0};
+    fx_arg_kind kind;
+    double f = 1;
+    int64_t alpha = 1;
+    const void *p;
+    fx_tensor_assign(out, x);
+    FX_TRY(fx_eval_array(c, index, FX_KIND_INT, 0, NULL, &p));
+    if (id == FX_OP_index_fill_int_Scalar)
+        FX_TRY(number(c, 3, out->dtype, value));
+    if (id == FX_OP_index_add)
+        FX_TRY(fx_eval_number(c, 4, &kind, &f, &alpha));
+    for (int64_t k = 0, n = fx_tensor_numel(index); k < n; k++) {
+        int64_t i = ((const int64_t *)p)[k], at[FX_MAX_RANK] = {0}, size = x->rank ? x->sizes[axis] : 1;
+        i += i < 0 && id == FX_OP_index_fill_int_Scalar ? size : 0;
+        FX_TRY(check_index(c, i, size));
+        fx_tensor slice = *out, from = src ? *src : *out;
+        slice.sizes[axis] = 1;
+        if (fx_tensor_numel(&slice) == 0)
+            continue;
+        if (x->rank) {
+            move(&slice, axis, i);
+            if (src)
+                move(&from, axis, k);
+        }
+        do {
+            char *to = element(&slice, at);
+            if (id == FX_OP_index_fill_int_Scalar) {
+                memcpy(to, value, fx_dtype_size(out->dtype));
+            } else if (id == FX_OP_index_copy) {
+                memcpy(to, element(&from, at), fx_dtype_size(out->dtype));
+            } else {
+                double scaled[1];
+                fx_kind in = fx_kind_of(out->dtype);
+                char term[8];
+                if (in == FX_KIND_INT) {
+                    int64_t v;
+                    fx_row_load(in, &v, out->dtype, element(&from, at), 0, 1);
+                    v = (int64_t)((uint64_t)v * (uint64_t)alpha);
+                    fx_row_store(out->dtype, term, 0, in, &v, 1);
+                } else {
+                    fx_row_load(FX_KIND_F64, scaled, out->dtype, element(&from, at), 0, 1);
+                    scaled[0] *= f;
+                    fx_row_store(out->dtype, term, 0, FX_KIND_F64, scaled, 1);
+                }
+                add_to(out->dtype, to, term);
+            }
+        } while (next(slice.rank, slice.sizes, at));
+    }
+    return FX_OK;
+}
+
+fx_status eval_take_along(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0), *index = fx_eval_input(c, 1);
+    fx_tensor *out = fx_eval_out(c, 0);
+    bool flat = fx_node_is_none(c->node, 2);
+    int axis = flat ? 0 : wrap_axis(fx_node_int(c->node, 2), x->rank);
+    int64_t at[FX_MAX_RANK] = {0}, k = 0, n = fx_tensor_numel(x);
+    size_t size = fx_dtype_size(x->dtype);
+    const void *p;
+    FX_TRY(fx_eval_array(c, index, FX_KIND_INT, out->rank, flat ? NULL : out->sizes, &p));
+    if (fx_tensor_numel(out) == 0)
+        return FX_OK;
+    do {
+        int64_t i = ((const int64_t *)p)[k], from[FX_MAX_RANK] = {0};
+        if (flat) {
+            FX_TRY(check_index(c, i, n));
+            for (int d = x->rank - 1; d >= 0; d--) {
+                from[d] = i % x->sizes[d];
+                i /= x->sizes[d];
+            }
+        } else {
+            FX_TRY(check_index(c, i, x->sizes[axis]));
+            for (int d = 0; d < x->rank; d++)
+                from[d] = d == axis ? i : x->sizes[d] == 1 ? 0 : at[d];
+        }
+        memcpy((char *)out->data + (size_t)k++ * size, element(x, from), size);
+    } while (next(out->rank, out->sizes, at));
+    return FX_OK;
+}

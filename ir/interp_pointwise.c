@@ -789,11 +789,37 @@ fx_status eval_copy(fx_eval *c)
 fx_status eval_cast(fx_eval *c)
 {
     const fx_tensor *x = fx_eval_input(c, 0);
-    if (c->node->op->id == FX_OP_to_dtype && fx_eval_type(c, 0)->dtype == x->dtype && !fx_node_bool(c->node, 3))
-        return alias(c, x);
+    if (c->node->op->id != FX_OP__to_copy && fx_eval_type(c, 0)->dtype == x->dtype) {
+        int copy = fx_node_param(c->node, "copy");
+        if (copy < 0 || !fx_node_bool(c->node, copy))
+            return alias(c, x);
+    }
     if (fx_dtype_is_complex(x->dtype))
         return no_kind(c, x->dtype);
     fx_tensor_assign(fx_eval_out(c, 0), x);
+    return FX_OK;
+}
+
+/* The first half of a dim times sigmoid of the second. */
+fx_status eval_glu(fx_eval *c)
+{
+    fx_tensor half[2] = {*fx_eval_input(c, 0), *fx_eval_input(c, 0)};
+    int64_t dim = fx_node_int(c->node, 1);
+    int axis = (int)(dim < 0 ? dim + half[0].rank : dim);
+    fx_kind kind = fx_kind_of(half[0].dtype);
+    const void *p[2];
+    for (int i = 0; i < 2; i++) {
+        half[i].sizes[axis] /= 2;
+        half[i].data = (char *)half[i].data + i * half[i].sizes[axis] * half[i].strides[axis] * (int64_t)fx_dtype_size(half[i].dtype);
+        FX_TRY(fx_eval_array(c, &half[i], kind, 0, NULL, &p[i]));
+    }
+    void *r = fx_eval_target(c, 0, kind);
+    for (int64_t i = 0, n = fx_tensor_numel(&half[0]); i < n; i++)
+        if (kind == FX_KIND_F64)
+            ((double *)r)[i] = ((const double *)p[0])[i] * (1 / (1 + exp(-((const double *)p[1])[i])));
+        else
+            ((float *)r)[i] = ((const float *)p[0])[i] * (float)(1 / (1 + exp(-(double)((const float *)p[1])[i])));
+    fx_eval_finish(c, 0, kind, r);
     return FX_OK;
 }
 

@@ -93,13 +93,13 @@ static fx_status extreme(fx_eval *c, const fx_tensor *t, int64_t rows, int64_t n
     return FX_OK;
 }
 
-/* Sum of squared deviations over max(n - correction, 0). */
-static fx_status variance(fx_eval *c, const fx_tensor *t, int64_t rows, int64_t n, double correction)
+/* Sum of squared deviations over max(n - correction, 0), or its root; the means, where they are asked for. */
+static fx_status variance(fx_eval *c, const fx_tensor *t, int64_t rows, int64_t n, double correction, bool root, bool means)
 {
     const void *p;
     FX_TRY(fx_eval_array(c, t, FX_KIND_F64, 0, NULL, &p));
     const double *x = p;
-    double *y = fx_eval_target(c, 0, FX_KIND_F64), by = (double)n - correction;
+    double *y = fx_eval_target(c, 0, FX_KIND_F64), by = (double)n - correction, *m = means ? fx_eval_target(c, 1, FX_KIND_F64) : NULL;
     for (int64_t r = 0; r < rows; r++, x += n) {
         double mean = 0, sum = 0;
         for (int64_t i = 0; i < n; i++)
@@ -108,8 +108,13 @@ static fx_status variance(fx_eval *c, const fx_tensor *t, int64_t rows, int64_t 
         for (int64_t i = 0; i < n; i++)
             sum += (x[i] - mean) * (x[i] - mean);
         y[r] = sum / (by > 0 ? by : 0);
+        y[r] = root ? sqrt(y[r]) : y[r];
+        if (means)
+            m[r] = mean;
     }
     fx_eval_finish(c, 0, FX_KIND_F64, y);
+    if (means)
+        fx_eval_finish(c, 1, FX_KIND_F64, m);
     return FX_OK;
 }
 
@@ -117,7 +122,7 @@ fx_status eval_reduce(fx_eval *c)
 {
     const fx_tensor *x = fx_eval_input(c, 0);
     fx_opid id = c->node->op->id;
-    bool all = id == FX_OP_sum || id == FX_OP_mean;
+    bool all = id == FX_OP_sum || id == FX_OP_mean || id == FX_OP_max || id == FX_OP_min || id == FX_OP_std || id == FX_OP_var;
     int64_t rows, n;
     fx_tensor t = reduced_last(x, all ? (1u << x->rank) - 1 : axes(c, 1, x->rank), &rows, &n);
     switch (id) {
@@ -125,17 +130,67 @@ fx_status eval_reduce(fx_eval *c)
         return sum_or_mean(c, &t, rows, n, false);
     case FX_OP_mean: case FX_OP_mean_dim:
         return sum_or_mean(c, &t, rows, n, true);
-    case FX_OP_amax: case FX_OP_amin:
-        return extreme(c, &t, rows, n, id == FX_OP_amax);
+    case FX_OP_amax: case FX_OP_amin: case FX_OP_max: case FX_OP_min:
+        return extreme(c, &t, rows, n, id == FX_OP_amax || id == FX_OP_max);
+    case FX_OP_std: case FX_OP_var:
+        return variance(c, &t, rows, n, fx_node_bool(c->node, 1), id == FX_OP_std, false);
+    case FX_OP_std_dim: case FX_OP_var_dim:
+        return variance(c, &t, rows, n, fx_node_bool(c->node, 2), id == FX_OP_std_dim, false);
     default: {
         fx_arg_kind kind;
         double correction = 1;
         int64_t i;
         if (!fx_node_is_none(c->node, 2))
             FX_TRY(fx_eval_number(c, 2, &kind, &correction, &i));
-        return variance(c, &t, rows, n, correction);
+        return variance(c, &t, rows, n, correction, id == FX_OP_std_correction || id == FX_OP_std_mean_correction,
+                        id == FX_OP_var_mean_correction || id == FX_OP_std_mean_correction);
     }
     }
+}
+
+static double norm_of(const double *x, int64_t n, double p)
+{
+    double sum = 0, most = 0, least = INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        double a = fabs(x[i]);
+        sum += p == 2 ? a * a : p == 1 ? a : p == 0 ? a != 0 : isinf(p) ? 0 : pow(a, p);
+        most = a > most || a != a ? a : most;
+        least = a < least || a != a ? a : least;
+    }
+    return p == INFINITY ? most : p == -INFINITY ? least : p == 2 ? sqrt(sum) : p == 1 || p == 0 ? sum : pow(sum, 1 / p);
+}
+
+static double log_sum_exp(const double *x, int64_t n)
+{
+    double max = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        max = x[i] > max || x[i] != x[i] ? x[i] : max;
+    double by = isinf(max) ? 0 : max;
+    for (int64_t i = 0; i < n; i++)
+        sum += exp(x[i] - by);
+    return log(sum) + by;
+}
+
+/* Norms, logsumexp, count_nonzero. */
+fx_status eval_norm(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    fx_opid id = c->node->op->id;
+    int dim = id == FX_OP_linalg_vector_norm || id == FX_OP_norm_ScalarOpt_dim ? 2 : 1;
+    int64_t rows, n;
+    fx_tensor t = reduced_last(x, id == FX_OP_norm_Scalar ? (1u << x->rank) - 1 : axes(c, dim, x->rank), &rows, &n);
+    bool norm = id != FX_OP_logsumexp && id != FX_OP_count_nonzero_dim_IntList;
+    double p = norm && !fx_node_is_none(c->node, 1) ? fx_node_float(c->node, 1) : 2;
+    const void *data;
+    FX_TRY(fx_eval_array(c, &t, FX_KIND_F64, 0, NULL, &data));
+    double *y = fx_eval_scratch(c, rows, sizeof *y);
+    for (int64_t r = 0; r < rows; r++) {
+        const double *from = (const double *)data + r * n;
+        y[r] = id == FX_OP_logsumexp ? log_sum_exp(from, n) : norm_of(from, n, norm ? p : 0);
+    }
+    fx_eval_out(c, 0);
+    fx_eval_finish(c, 0, FX_KIND_F64, y);
+    return FX_OK;
 }
 
 /* Products, in double or wrapping. */
@@ -222,7 +277,7 @@ fx_status eval_softmax(fx_eval *c)
 {
     const fx_tensor *x = fx_eval_input(c, 0);
     fx_opid id = c->node->op->id;
-    bool logs = id == FX_OP__log_softmax || id == FX_OP_log_softmax_int;
+    bool logs = id == FX_OP__log_softmax || id == FX_OP_log_softmax_int, safe = id == FX_OP__safe_softmax;
     int64_t rows, n, axis = fx_node_int(c->node, 1);
     uint32_t mask = x->rank ? 1u << (axis < 0 ? axis + x->rank : axis) : 0;
     fx_tensor t = reduced_last(x, mask, &rows, &n);
@@ -237,7 +292,7 @@ fx_status eval_softmax(fx_eval *c)
         for (int64_t i = 0; i < n; i++)
             sum += exp(from[i] - max);
         for (int64_t i = 0; i < n; i++)
-            to[i] = logs ? from[i] - max - log(sum) : exp(from[i] - max) / sum;
+            to[i] = logs ? from[i] - max - log(sum) : safe && max == -INFINITY ? 0 : exp(from[i] - max) / sum;
     }
     /* Back from the order with the axis last. */
     fx_tensor *out = fx_eval_out(c, 0), to = reduced_last(out, mask, &rows, &n), from = to;
@@ -472,6 +527,24 @@ fx_status eval_attention(fx_eval *c)
     fx_eval_finish(c, 0, FX_KIND_F64, y);
     if (sums)
         fx_eval_finish(c, 1, FX_KIND_F64, sums);
+    return FX_OK;
+}
+
+fx_status eval_instance_norm(fx_eval *c)
+{
+    const fx_tensor *x = fx_eval_input(c, 0);
+    int64_t channels = x->sizes[1], inner = 1;
+    const double *weight, *bias;
+    for (int i = 2; i < x->rank; i++)
+        inner *= x->sizes[i];
+    FX_TRY(vector(c, 1, &weight));
+    FX_TRY(vector(c, 2, &bias));
+    double *y = fx_eval_target(c, 0, FX_KIND_F64);
+    FX_TRY(normalize(c, x->sizes[0] * channels, inner, fx_node_float(c->node, 7), y, false));
+    for (int64_t r = 0; r < x->sizes[0] * channels; r++)
+        for (int64_t i = 0; i < inner; i++)
+            y[r * inner + i] = y[r * inner + i] * (weight ? weight[r % channels] : 1) + (bias ? bias[r % channels] : 0);
+    fx_eval_finish(c, 0, FX_KIND_F64, y);
     return FX_OK;
 }
 

@@ -172,6 +172,7 @@ static fx_status shuffle(fx_eval *c, const fx_tensor *x)
     int64_t r = fx_node_int(c->node, 1);
     fx_tensor *out = fx_eval_out(c, 0);
     fx_tensor from = *x, to = *out;
+    bool back = c->node->op->id == FX_OP_pixel_unshuffle;
     if (fx_tensor_numel(x) == 0)
         return FX_OK;
     if (c->node->op->id == FX_OP_channel_shuffle) {
@@ -193,21 +194,27 @@ static fx_status shuffle(fx_eval *c, const fx_tensor *x)
     } else {
         /* dims: lead.., C, r, r, H, W on both sides */
         int lead = x->rank - 3;
+        const fx_tensor *deep = back ? out : x, *wide = back ? x : out; /* with more channels, with more space */
+        from = *deep;
+        to = *wide;
         if (x->rank + 2 > FX_MAX_RANK)
             return fx_eval_fail(c, FX_ERR_UNSUPPORTED, "expected rank below %d", FX_MAX_RANK - 1);
         from.rank = to.rank = x->rank + 2;
-        const int64_t sizes[5] = {x->sizes[lead] / (r * r), r, r, x->sizes[lead + 1], x->sizes[lead + 2]};
-        const int64_t s[5] = {x->strides[lead] * r * r, x->strides[lead] * r, x->strides[lead], x->strides[lead + 1],
-                              x->strides[lead + 2]};
-        const int64_t d[5] = {out->strides[lead], out->strides[lead + 1], out->strides[lead + 2], out->strides[lead + 1] * r,
-                              out->strides[lead + 2] * r};
+        const int64_t sizes[5] = {deep->sizes[lead] / (r * r), r, r, deep->sizes[lead + 1], deep->sizes[lead + 2]};
+        const int64_t s[5] = {deep->strides[lead] * r * r, deep->strides[lead] * r, deep->strides[lead], deep->strides[lead + 1],
+                              deep->strides[lead + 2]};
+        const int64_t d[5] = {wide->strides[lead], wide->strides[lead + 1], wide->strides[lead + 2], wide->strides[lead + 1] * r,
+                              wide->strides[lead + 2] * r};
         for (int i = 0; i < 5; i++) {
             from.sizes[lead + i] = to.sizes[lead + i] = sizes[i];
             from.strides[lead + i] = s[i];
             to.strides[lead + i] = d[i];
         }
     }
-    fx_tensor_assign(&to, &from);
+    if (back)
+        fx_tensor_assign(&from, &to);
+    else
+        fx_tensor_assign(&to, &from);
     return FX_OK;
 }
 
@@ -271,6 +278,29 @@ fx_status eval_view(fx_eval *c)
             order[1] = 0;
         }
         return permute(c, x, order);
+    case FX_OP_movedim_int: case FX_OP_movedim_intlist: {
+        const fx_infer infer = {.ctx = c->ctx, .node = c->node};
+        FX_TRY(fx_move_dims(&infer, x->rank, order));
+        return permute(c, x, order);
+    }
+    case FX_OP_numpy_T:
+        for (int i = 0; i < x->rank; i++)
+            order[i] = x->rank - 1 - i;
+        return permute(c, x, order);
+    case FX_OP_mT:
+        order[x->rank - 2] = x->rank - 1;
+        order[x->rank - 1] = x->rank - 2;
+        return permute(c, x, order);
+    case FX_OP_narrow: {
+        fx_tensor t = *x;
+        int64_t start;
+        a = wrap_axis(fx_node_int(c->node, 1), x->rank);
+        FX_TRY(fx_eval_int(c, 2, &start));
+        t.sizes[a] = fx_eval_type(c, 0)->dims[a].value;
+        if (t.sizes[a])
+            move(&t, a, start < 0 ? start + x->sizes[a] : start);
+        return give(c, &t);
+    }
     case FX_OP_expand: case FX_OP_expand_as:
         return expand(c, x);
     case FX_OP_unsqueeze:
@@ -290,7 +320,7 @@ fx_status eval_view(fx_eval *c)
         return select_index(c, x);
     case FX_OP_alias: case FX_OP_detach:
         return give(c, x);
-    case FX_OP_channel_shuffle: case FX_OP_pixel_shuffle:
+    case FX_OP_channel_shuffle: case FX_OP_pixel_shuffle: case FX_OP_pixel_unshuffle:
         return shuffle(c, x);
     case FX_OP_unfold:
         return unfold(c, x);
@@ -305,6 +335,20 @@ fx_status eval_split(fx_eval *c)
 {
     const fx_tensor *x = fx_eval_input(c, 0);
     const fx_type *type = ((fx_eval_run *)c)->type;
+    if (c->node->op->id == FX_OP_unbind_int) {
+        int gone = wrap_axis(fx_node_int(c->node, 1), x->rank);
+        for (int i = 0; i < type->n; i++) {
+            fx_tensor t = *x;
+            move(&t, gone, i);
+            t.rank--;
+            for (int d = gone; d < t.rank; d++) {
+                t.sizes[d] = x->sizes[d + 1];
+                t.strides[d] = x->strides[d + 1];
+            }
+            c->out[i] = t;
+        }
+        return FX_OK;
+    }
     int axis = wrap_axis(fx_node_int(c->node, 2), x->rank);
     int64_t at = 0;
     for (int i = 0; i < type->n; i++) {
@@ -483,6 +527,31 @@ static fx_status arange(fx_eval *c, int start, int step)
     return FX_OK;
 }
 
+/* From both ends, as eager. */
+static fx_status linspace(fx_eval *c, fx_tensor *t)
+{
+    fx_arg_kind kind;
+    double start, end;
+    int64_t is, n = t->sizes[0];
+    FX_TRY(fx_eval_number(c, 0, &kind, &start, &is));
+    FX_TRY(fx_eval_number(c, 1, &kind, &end, &is));
+    bool single = t->dtype != FX_F64;
+    if (!fx_dtype_is_float(t->dtype)) { /* integers: the ends are */
+        start = trunc(start);
+        end = trunc(end);
+    }
+    double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
+    for (int64_t k = 0; k < n; k++) {
+        double v = k < n / 2 || n == 1 ? start + step * (double)k : end - step * (double)(n - 1 - k);
+        if (single) {
+            float fs = (float)start, fe = (float)end, by = n > 1 ? (fe - fs) / (float)(n - 1) : 0;
+            v = fx_dtype_is_float(t->dtype) ? (k < n / 2 || n == 1 ? fs + by * (float)k : fe - by * (float)(n - 1 - k)) : v;
+        }
+        fx_row_store(t->dtype, (char *)t->data + (size_t)k * fx_dtype_size(t->dtype), 1, FX_KIND_F64, &v, 1);
+    }
+    return FX_OK;
+}
+
 fx_status eval_create(fx_eval *c)
 {
     fx_tensor *t;
@@ -496,21 +565,35 @@ fx_status eval_create(fx_eval *c)
     switch (c->node->op->id) {
     case FX_OP_full: case FX_OP_full_like:
         return fill(c, t, 1);
+    case FX_OP_new_full:
+        return fill(c, t, 2);
+    case FX_OP_eye: case FX_OP_eye_m: {
+        double one = 1;
+        for (int64_t k = 0; k < t->sizes[0] && k < t->sizes[1]; k++)
+            fx_row_store(t->dtype, (char *)t->data + (size_t)(k * (t->sizes[1] + 1)) * fx_dtype_size(t->dtype), 1, FX_KIND_F64, &one, 1);
+        return FX_OK;
+    }
+    case FX_OP_linspace:
+        return linspace(c, t);
     case FX_OP_scalar_tensor:
         return fill(c, t, 0);
-    case FX_OP_ones: case FX_OP_ones_like: {
+    case FX_OP_ones: case FX_OP_ones_like: case FX_OP_new_ones: {
         double one = 1;
         size_t size = fx_dtype_size(t->dtype);
         for (int64_t k = 0, n = fx_tensor_numel(t); k < n; k++)
             fx_row_store(t->dtype, (char *)t->data + (size_t)k * size, 1, FX_KIND_F64, &one, 1);
         return FX_OK;
     }
-    default: /* zeros, zeros_like: fresh memory is zero */
+    default: /* zeros, and what is to be overwritten: fresh memory is zero */
         return FX_OK;
     }
 }
 
 fx_status eval_fill(fx_eval *c)
 {
+    if (c->node->op->id == FX_OP_zero) {
+        fx_eval_out(c, 0); /* fresh memory is zero */
+        return FX_OK;
+    }
     return fill(c, fx_eval_out(c, 0), 1);
 }

@@ -688,7 +688,7 @@ struct fx_eval {
     fx_context *ctx;
     const fx_node *node;             /* normalised and typed */
     const fx_tensor *const *in;      /* values of node->operands; tuples are not among them */
-    fx_tensor out[16];               /* out[i].data set by the op's function (fx_eval_out) */
+    fx_tensor *out;                  /* as many as there are results; out[i].data set by the op's function (fx_eval_out) */
     int n_out;
 };
 /* The operand of schema parameter `param`; NULL when None. */

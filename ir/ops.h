@@ -41,6 +41,8 @@ fx_status fx_infer_ints(const fx_infer *c, int param, int64_t *out, int list_siz
 fx_status fx_infer_axis(const fx_infer *c, int64_t v, int rank, int *out);
 /* A list of dims as a mask; an empty list or None is all of them when `all`. */
 fx_status fx_infer_axes(const fx_infer *c, int param, int rank, bool all, uint32_t *mask);
+/* movedim's (source, destination), params 1 and 2, as a permutation: order[new place] = old place. */
+fx_status fx_move_dims(const fx_infer *c, int rank, int *order);
 fx_status fx_infer_set(fx_infer *c, fx_dtype dtype, int rank, const fx_dim *dims);
 /* The dtype parameter, or `otherwise` when it is None. */
 fx_dtype fx_infer_dtype(const fx_infer *c, int param, fx_dtype otherwise);
@@ -66,6 +68,19 @@ fx_status fx_infer_promote(const fx_infer *c, int param, fx_promote *p, const fx
 /* dims of a broadcast with another shape, in place. */
 fx_status fx_infer_broadcast(const fx_infer *c, int *rank, fx_dim *dims, const fx_type *t);
 
+/* ---- einsum.c: products of tensors ------------------------------------------------------------------------ */
+
+enum { FX_EINSUM_MOST = 8, FX_EINSUM_LABELS = FX_EINSUM_MOST * FX_MAX_RANK };
+/* Dims of one label are one index; labels that `out` lacks are summed over. */
+typedef struct fx_einsum {
+    int n, rank[FX_EINSUM_MOST], label[FX_EINSUM_MOST][FX_MAX_RANK];
+    int n_out, out[FX_MAX_RANK], n_labels;
+} fx_einsum;
+/* "bij,bjk->bik"; false: malformed, or not for operands of these ranks. */
+bool fx_einsum_parse(const char *equation, int n, const int *ranks, fx_einsum *e);
+/* The rows dot, mv, outer, inner, tensordot and what adds to such: their two operands of these ranks are parameters *first and the next. */
+bool fx_product_of(const fx_node *node, int ra, int rb, fx_einsum *e, int *first);
+
 /* ---- interp.c: values --------------------------------------------------------------------------------------- */
 
 /* Memory of values: blocks, each a storage counted by the values that lie in it and freed with the last of them, so that what is live
@@ -85,6 +100,7 @@ typedef struct fx_eval_run {
     fx_eval base;
     fx_heap *heap;
     const fx_type *type;
+    fx_tensor few[16];               /* base.out, where they are enough */
     /* An in-place call is about to write *self, which is not the heap's, or the caller's: makes it writable or refuses. NULL: refused. */
     fx_status (*writable)(struct fx_eval_run *run, fx_tensor *self);
     void *user;

@@ -260,6 +260,8 @@ fx_status fx_program_parse(fx_context *ctx, const char *file, const char *text, 
  * `planned`: buffers lie in one arena at their offsets, so that a wrong plan gives wrong numbers; else each has memory of its own.
  * What was never written is NaN (integers: a pattern). Every access is checked; FX_INTERNAL names the step that leaves its buffer. A failed
  * CHECK is FX_ERR_ARGUMENT and names the step. */
+/* Values of the symbols, by position, as the sizes of the inputs tell; dtypes, sizes, ranges and limits are checked. */
+fx_status fx_program_values(fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values);
 fx_status fx_program_run(fx_program *p, bool planned, size_t n_in, const fx_tensor *in, size_t *n_out, fx_tensor **out);
 
 /* One kernel call on memory; bufs[i] is argument i with its offset, NULL when absent. The call is static (fx_call_bind). */

@@ -254,16 +254,15 @@ typedef struct run_args {
     fx_tensor **out;
 } run_args;
 
-static fx_status check_inputs(const run_args *a)
+static fx_status check_inputs(const fx_program *p, size_t n_in, const fx_tensor *in)
 {
-    fx_program *p = a->p;
-    if (a->n_in != p->n_inputs)
-        return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "expected %zu inputs, got %zu", p->n_inputs, a->n_in);
+    if (n_in != p->n_inputs)
+        return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "expected %zu inputs, got %zu", p->n_inputs, n_in);
     for (size_t i = 0; i < p->n_inputs; i++) {
         const fx_io *io = &p->inputs[i];
-        bool same = a->in[i].dtype == io->dtype && a->in[i].rank == io->rank;
+        bool same = in[i].dtype == io->dtype && in[i].rank == io->rank;
         for (int d = 0; same && d < io->rank; d++)
-            same = io->dims[d].sym || a->in[i].sizes[d] == io->dims[d].value;
+            same = io->dims[d].sym || in[i].sizes[d] == io->dims[d].value;
         if (!same)
             return fx_fail(p->ctx, FX_ERR_TYPE, NULL, "input %zu '%s': expected the program's dtype and sizes", i, io->name);
     }
@@ -271,16 +270,15 @@ static fx_status check_inputs(const run_args *a)
 }
 
 /* A symbol's value is the size of the first dim that is the symbol alone. */
-static fx_status read_symbol(const run_args *a, size_t k, int64_t *value)
+static fx_status read_symbol(const fx_program *p, const fx_tensor *in, size_t k, int64_t *value)
 {
-    const fx_program *p = a->p;
     const fx_sym_range *s = &p->symbols[k];
     for (size_t i = 0; i < p->n_inputs; i++) {
         for (int d = 0; d < p->inputs[i].rank; d++) {
             const fx_sym *sym = p->inputs[i].dims[d].sym;
             if (!sym || sym->kind != FX_SYM_SYMBOL || strcmp(sym->name, s->name) != 0)
                 continue;
-            *value = a->in[i].sizes[d];
+            *value = in[i].sizes[d];
             if (*value >= s->min && *value <= s->max)
                 return FX_OK;
             return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "input %zu '%s': size %d is %s = %lld, expected %lld to %lld", i,
@@ -290,21 +288,15 @@ static fx_status read_symbol(const run_args *a, size_t k, int64_t *value)
     return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, NULL, "no input has a size that is the symbol %s alone, so its value is not known", s->name);
 }
 
-/* The program at the sizes of the inputs. */
-static fx_status bind_symbols(run_args *a, fx_program **out)
+fx_status fx_program_values(fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values)
 {
-    fx_program *p = a->p;
     fx_symbols symbols = fx_program_symbols(p);
-    FX_TRY(check_inputs(a));
-    *out = p;
-    if (p->n_symbols == 0)
-        return FX_OK;
-    int64_t *values = FX_NEW_ARRAY(p->arena, int64_t, p->n_symbols);
+    FX_TRY(check_inputs(p, n_in, in));
     for (size_t k = 0; k < p->n_symbols; k++)
-        FX_TRY(read_symbol(a, k, &values[k]));
+        FX_TRY(read_symbol(p, in, k, &values[k]));
     for (size_t i = 0; i < p->n_inputs; i++) {
         for (int d = 0; d < p->inputs[i].rank; d++) {
-            int64_t v, got = a->in[i].sizes[d];
+            int64_t v, got = in[i].sizes[d];
             if (!fx_dim_eval(symbols, values, p->inputs[i].dims[d], &v) || v != got)
                 return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "input %zu '%s': size %d is %lld, expected %lld as the sizes before tell", i,
                                p->inputs[i].name, d, (long long)got, (long long)v);
@@ -315,7 +307,17 @@ static fx_status bind_symbols(run_args *a, fx_program **out)
         if (!fx_dim_eval(symbols, values, p->limits[i].value, &v) || v < 0)
             return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "%s", p->limits[i].text);
     }
-    if (!fx_program_bind(p, values, out))
+    return FX_OK;
+}
+
+/* The program at the sizes of the inputs. */
+static fx_status bind_symbols(run_args *a, fx_program **out)
+{
+    fx_program *p = a->p;
+    int64_t *values = FX_NEW_ARRAY(p->arena, int64_t, p->n_symbols + 1);
+    FX_TRY(fx_program_values(p, a->n_in, a->in, values));
+    *out = p;
+    if (p->n_symbols && !fx_program_bind(p, values, out))
         return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "sizes of the program cannot be computed for these inputs");
     return FX_OK;
 }

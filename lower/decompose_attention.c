@@ -8,31 +8,31 @@
 /* A tensor as [batch, heads, rows, columns]: dims of 1 in front, or the leading ones merged into the batch. */
 static fx_node *rank4(fx_rw *w, fx_node *x, const char *suffix)
 {
-    int64_t in[FX_MAX_RANK], sizes[4] = {1, 1, 1, 1};
-    int rank = fx_dims(x, in);
+    fx_dim in[FX_MAX_RANK], one = fx_dim_of(1), sizes[4] = {one, one, one, one};
+    int rank = fx_sizes(x, in);
     if (rank == 4)
         return x;
     for (int i = 0; i < rank; i++)
         if (rank - 1 - i < 3)
             sizes[3 - (rank - 1 - i)] = in[i];
         else
-            sizes[0] *= in[i];
-    return fx_rw_view(w, x, 4, sizes, suffix);
+            sizes[0] = fx_dim_mul(w->ctx, sizes[0], in[i]);
+    return fx_rw_view_to(w, x, 4, sizes, suffix);
 }
 
 /* The same with leading dims that are those of the result, so that they may be merged. */
 static fx_node *broadcast(fx_rw *w, fx_node *x, bool keep_heads, const char *suffix)
 {
-    int64_t in[FX_MAX_RANK], out[FX_MAX_RANK];
-    int rank = fx_dims(x, in), n = fx_dims(w->at, out);
+    fx_dim in[FX_MAX_RANK], out[FX_MAX_RANK];
+    int rank = fx_sizes(x, in), n = fx_sizes(w->at, out);
     bool same = rank == n;
     out[n - 2] = in[rank - 2];
     out[n - 1] = in[rank - 1];
     if (keep_heads && rank >= 3 && n >= 3)
         out[n - 3] = in[rank - 3];
     for (int i = 0; same && i < n; i++)
-        same = in[i] == out[i];
-    return same ? x : fx_rw_expand(w, x, n, out, suffix);
+        same = fx_dim_equal(in[i], out[i]);
+    return same ? x : fx_rw_expand_to(w, x, n, out, suffix);
 }
 
 /* Core attention: query [B, Hq, L, E], key [B, H, S, E], value [B, H, S, Ev] of one batch size, Hq a multiple of H (enable_gqa says whether
@@ -40,19 +40,23 @@ static fx_node *broadcast(fx_rw *w, fx_node *x, bool keep_heads, const char *suf
  * [B, Hq, L, S] and has rank 4. */
 static fx_node *core(fx_rw *w, fx_node *mask, bool causal, const fx_arg *scale, bool gqa)
 {
-    int64_t out[FX_MAX_RANK], q_sizes[FX_MAX_RANK], k_sizes[FX_MAX_RANK];
+    fx_dim out[FX_MAX_RANK], q_sizes[FX_MAX_RANK], k_sizes[FX_MAX_RANK];
     fx_node *q = fx_node_input(w->at, 0), *k = fx_node_input(w->at, 1), *v = fx_node_input(w->at, 2);
-    fx_dims(q, q_sizes);
-    double by = scale->kind == FX_ARG_NONE ? 1 / sqrt((double)q_sizes[q->type->rank - 1]) : scale->kind == FX_ARG_INT ? (double)scale->i : scale->f;
+    fx_sizes(q, q_sizes);
+    if (q_sizes[q->type->rank - 1].sym) {
+        fx_rw_refuse(w, "the size of a head is dynamic");
+        return w->at;
+    }
+    double by = scale->kind == FX_ARG_NONE ? 1 / sqrt((double)q_sizes[q->type->rank - 1].value) : scale->kind == FX_ARG_INT ? (double)scale->i : scale->f;
     const fx_type *type = w->at->type->kind == FX_TYPE_TUPLE ? w->at->type->items[0] : w->at->type;
     int n = type->rank;
     for (int i = 0; i < n; i++)
-        out[i] = type->dims[i].value;
+        out[i] = type->dims[i];
     if (n > 4 && mask && mask->type->rank > 2) { /* dims that merge must be there */
-        int64_t sizes[FX_MAX_RANK];
+        fx_dim sizes[FX_MAX_RANK];
         memcpy(sizes, out, sizeof sizes);
-        sizes[n - 1] = fx_dim_size(k, -2);
-        mask = fx_rw_expand(w, mask, n, sizes, "mask_all");
+        sizes[n - 1] = k->type->dims[k->type->rank - 2];
+        mask = fx_rw_expand_to(w, mask, n, sizes, "mask_all");
     }
     if (w->at->type->kind == FX_TYPE_TENSOR) {
         q = broadcast(w, q, false, "query_all");
@@ -62,8 +66,8 @@ static fx_node *core(fx_rw *w, fx_node *mask, bool causal, const fx_arg *scale, 
     q = rank4(w, q, "query");
     k = rank4(w, k, "key");
     v = rank4(w, v, "value");
-    fx_dims(q, q_sizes);
-    fx_dims(k, k_sizes);
+    fx_sizes(q, q_sizes);
+    fx_sizes(k, k_sizes);
     if (mask && mask->type->dtype != FX_BOOL && mask->type->dtype != q->type->dtype)
         mask = fx_rw_cast(w, mask, q->type->dtype, "mask_cast");
     fx_call c = fx_rw_call(w, FX_OP_scaled_dot_product_attention);
@@ -74,9 +78,9 @@ static fx_node *core(fx_rw *w, fx_node *mask, bool causal, const fx_arg *scale, 
     fx_call_float(&c, 0);
     fx_call_bool(&c, causal);
     fx_call_float(&c, by);
-    fx_call_bool(&c, q_sizes[1] != k_sizes[1]);
+    fx_call_bool(&c, !fx_dim_equal(q_sizes[1], k_sizes[1]));
     fx_node *y = fx_rw_node(w, &c, "attention");
-    return n == 4 ? y : fx_rw_view(w, y, n, out, "shape");
+    return n == 4 ? y : fx_rw_view_to(w, y, n, out, "shape");
 }
 
 void fx_d_attention(fx_rw *w)

@@ -14,7 +14,7 @@ typedef struct conv {
 /* The number of spatial dims, from the weight; refuses what is not 1 or 2. */
 static bool spatial_dims(fx_rw *w, conv *c)
 {
-    int rank = fx_is_tensor(c->weight) ? c->weight->type->rank : 0;
+    int rank = fx_is_tensor(c->weight) ? c->weight->type->rank : 0; /* weights have known sizes */
     c->nd = rank - 2;
     if (c->nd == 1 || c->nd == 2)
         return true;
@@ -42,25 +42,25 @@ static void widen(int64_t v[2], int64_t by)
 /* `at` becomes the convolution; a missing batch dim and a second spatial dim of size 1 are added and taken away by views. */
 static void emit(fx_rw *w, conv *c)
 {
-    int64_t in[FX_MAX_RANK], out[FX_MAX_RANK], weight[FX_MAX_RANK], sizes[4];
-    int rank = fx_dims(c->input, in), out_rank = fx_dims(w->at, out);
-    fx_dims(c->weight, weight);
+    fx_dim in[FX_MAX_RANK], out[FX_MAX_RANK], weight[FX_MAX_RANK], sizes[4];
+    int rank = fx_sizes(c->input, in), out_rank = fx_sizes(w->at, out);
+    fx_sizes(c->weight, weight);
     bool batched = rank == c->nd + 2, reshaped = c->nd == 1 || !batched;
     fx_node *x = c->input, *wt = c->weight;
     if (reshaped) {
-        const int64_t *s = in + (batched ? 1 : 0);
-        sizes[0] = batched ? in[0] : 1;
+        const fx_dim *s = in + (batched ? 1 : 0);
+        sizes[0] = batched ? in[0] : fx_dim_of(1);
         sizes[1] = s[0];
-        sizes[2] = c->nd == 1 ? 1 : s[1];
+        sizes[2] = c->nd == 1 ? fx_dim_of(1) : s[1];
         sizes[3] = s[c->nd];
-        x = fx_rw_view(w, x, 4, sizes, "in");
+        x = fx_rw_view_to(w, x, 4, sizes, "in");
     }
     if (c->nd == 1) {
         sizes[0] = weight[0];
         sizes[1] = weight[1];
-        sizes[2] = 1;
+        sizes[2] = fx_dim_of(1);
         sizes[3] = weight[2];
-        wt = fx_rw_view(w, wt, 4, sizes, "weight");
+        wt = fx_rw_view_to(w, wt, 4, sizes, "weight");
         widen(c->stride, 1);
         widen(c->padding, 0);
         widen(c->dilation, 1);
@@ -81,7 +81,7 @@ static void emit(fx_rw *w, conv *c)
         return;
     }
     fx_node *y = fx_rw_node(w, &call, "2d");
-    fx_rw_view(w, y, out_rank, out, NULL);
+    fx_rw_view_to(w, y, out_rank, out, NULL);
 }
 
 static conv begin(fx_rw *w)

@@ -31,17 +31,17 @@ static fx_node *transposed(fx_rw *w, fx_node *m)
 void fx_d_linear(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    int64_t in[FX_MAX_RANK], out[FX_MAX_RANK];
-    int rank = fx_dims(x, in), out_rank = fx_dims(w->at, out);
+    fx_dim in[FX_MAX_RANK], out[FX_MAX_RANK];
+    int rank = fx_sizes(x, in), out_rank = fx_sizes(w->at, out);
     if (rank != 1)
         return;
-    int64_t row[2] = { 1, in[0] };
+    fx_dim row[2] = { fx_dim_of(1), in[0] };
     if (!fx_is_tensor(fx_node_input(w->at, 1)) || fx_node_input(w->at, 1)->type->rank != 2) {
         fx_rw_refuse(w, "expected a weight of rank 2");
         return;
     }
-    fx_node *y = linear(w, fx_rw_view(w, x, 2, row, "row"), fx_node_input(w->at, 1), fx_node_input(w->at, 2), "mat");
-    fx_rw_view(w, y, out_rank, out, NULL);
+    fx_node *y = linear(w, fx_rw_view_to(w, x, 2, row, "row"), fx_node_input(w->at, 1), fx_node_input(w->at, 2), "mat");
+    fx_rw_view_to(w, y, out_rank, out, NULL);
 }
 
 void fx_d_mm(fx_rw *w)
@@ -89,61 +89,61 @@ void fx_d_addmm(fx_rw *w)
 }
 
 /* x (of sizes `batch`, then its last two) expanded over the batch and viewed as [B, m, k]. */
-static fx_node *as_batch(fx_rw *w, fx_node *x, int nb, const int64_t *batch, const char *suffix)
+static fx_node *as_batch(fx_rw *w, fx_node *x, int nb, const fx_dim *batch, const char *suffix)
 {
-    int64_t in[FX_MAX_RANK], sizes[FX_MAX_RANK], flat[3] = { 1, 0, 0 };
-    int rank = fx_dims(x, in);
+    fx_dim in[FX_MAX_RANK], sizes[FX_MAX_RANK], flat[3] = { fx_dim_of(1) };
+    int rank = fx_sizes(x, in);
     bool same = rank == nb + 2;
     for (int i = 0; i < nb; i++) {
         sizes[i] = batch[i];
-        flat[0] *= batch[i];
-        same = same && in[i] == batch[i];
+        flat[0] = fx_dim_mul(w->ctx, flat[0], batch[i]);
+        same = same && fx_dim_equal(in[i], batch[i]);
     }
     flat[1] = sizes[nb] = in[rank - 2];
     flat[2] = sizes[nb + 1] = in[rank - 1];
     if (!same)
-        x = fx_rw_expand(w, x, nb + 2, sizes, fx_intern_f(w->ctx, "%s_expand", suffix));
-    return nb == 1 ? x : fx_rw_view(w, x, 3, flat, suffix);
+        x = fx_rw_expand_to(w, x, nb + 2, sizes, fx_intern_f(w->ctx, "%s_expand", suffix));
+    return nb == 1 ? x : fx_rw_view_to(w, x, 3, flat, suffix);
 }
 
 /* torch.matmul: vectors get a dim, batches broadcast. A matrix on the right makes one product of all rows. */
 void fx_d_matmul(fx_rw *w)
 {
     fx_node *a = fx_node_input(w->at, 0), *b = fx_node_input(w->at, 1), *y;
-    int64_t da[FX_MAX_RANK], db[FX_MAX_RANK], out[FX_MAX_RANK], sizes[FX_MAX_RANK];
-    int ra = fx_dims(a, da), rb = fx_dims(b, db), ro = fx_dims(w->at, out);
+    fx_dim da[FX_MAX_RANK], db[FX_MAX_RANK], out[FX_MAX_RANK], sizes[FX_MAX_RANK];
+    int ra = fx_sizes(a, da), rb = fx_sizes(b, db), ro = fx_sizes(w->at, out);
     if (ra < 1 || rb < 1) {
         fx_rw_refuse(w, "expected tensors of rank 1 or more");
         return;
     }
     if (ra == 1) {
         da[1] = da[0];
-        da[0] = 1;
+        da[0] = fx_dim_of(1);
         ra = 2;
-        a = fx_rw_view(w, a, 2, da, "row");
+        a = fx_rw_view_to(w, a, 2, da, "row");
     }
     if (rb == 1) {
-        db[1] = 1;
+        db[1] = fx_dim_of(1);
         rb = 2;
-        b = fx_rw_view(w, b, 2, db, "column");
+        b = fx_rw_view_to(w, b, 2, db, "column");
     }
     if (rb == 2 && fx_is_constant(b) && !fx_is_constant(a)) {
         y = linear(w, a, transposed(w, b), NULL, "mm");
     } else if (rb == 2) {
         if (ra > 2) {
-            sizes[0] = 1;
+            sizes[0] = fx_dim_of(1);
             for (int i = 0; i < ra - 1; i++)
-                sizes[0] *= da[i];
+                sizes[0] = fx_dim_mul(w->ctx, sizes[0], da[i]);
             sizes[1] = da[ra - 1];
-            a = fx_rw_view(w, a, 2, sizes, "rows");
+            a = fx_rw_view_to(w, a, 2, sizes, "rows");
         }
         y = fx_rw_binary(w, FX_OP_mm, a, b, "mm");
     } else {
         int nb = (ra > rb ? ra : rb) - 2;
         for (int i = 0; i < nb; i++) {
-            int64_t sa = i - (nb - (ra - 2)) >= 0 ? da[i - (nb - (ra - 2))] : 1;
-            int64_t sb = i - (nb - (rb - 2)) >= 0 ? db[i - (nb - (rb - 2))] : 1;
-            sizes[i] = sa == 1 ? sb : sa;
+            fx_dim sa = i - (nb - (ra - 2)) >= 0 ? da[i - (nb - (ra - 2))] : fx_dim_of(1);
+            fx_dim sb = i - (nb - (rb - 2)) >= 0 ? db[i - (nb - (rb - 2))] : fx_dim_of(1);
+            sizes[i] = fx_dim_is(sa, 1) ? sb : sa;
         }
         fx_node *ba = as_batch(w, a, nb, sizes, "left"), *bb = as_batch(w, b, nb, sizes, "right");
         y = fx_rw_binary(w, FX_OP_bmm, ba, bb, "bmm");
@@ -151,5 +151,5 @@ void fx_d_matmul(fx_rw *w)
     if (w->status == FX_OK && fx_same_type(y, w->at))
         fx_rw_replace(w, y);
     else
-        fx_rw_view(w, y, ro, out, NULL);
+        fx_rw_view_to(w, y, ro, out, NULL);
 }

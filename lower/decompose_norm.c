@@ -2,6 +2,8 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "lower/rewrite.h"
 
+#include <math.h>
+
 /* (input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn): result 0 of the native row. */
 void fx_d_batch_norm(fx_rw *w)
 {
@@ -21,26 +23,31 @@ void fx_d_layer_norm(fx_rw *w)
     fx_rw_item(w, fx_rw_node(w, &c, "all"), 0, NULL);
 }
 
-/* (input, num_groups, weight, bias, eps, cudnn) */
+/* group_norm (input, num_groups, weight, bias, eps, cudnn); instance_norm (input, weight, bias, running_mean, running_var, use_input_stats,
+ * momentum, eps, cudnn) has a group a channel. */
 void fx_d_group_norm(fx_rw *w)
 {
-    int64_t in[FX_MAX_RANK], inner = 1;
-    int rank = fx_dims(fx_node_input(w->at, 0), in);
+    fx_dim in[FX_MAX_RANK], inner = fx_dim_of(1);
+    int rank = fx_sizes(fx_node_input(w->at, 0), in);
+    bool instance = w->at->op->id == FX_OP_instance_norm;
     if (rank < 2) {
         fx_rw_refuse(w, "expected an input of rank 2 or more");
         return;
     }
     for (int i = 2; i < rank; i++)
-        inner *= in[i];
+        inner = fx_dim_mul(w->ctx, inner, in[i]);
     fx_call c = fx_rw_call(w, FX_OP_native_group_norm);
     fx_call_copy(&c, w->at, 0);
-    fx_call_copy(&c, w->at, 2);
-    fx_call_copy(&c, w->at, 3);
-    fx_call_int(&c, in[0]);
-    fx_call_int(&c, in[1]);
-    fx_call_int(&c, inner);
-    fx_call_copy(&c, w->at, 1);
-    fx_call_copy(&c, w->at, 4);
+    fx_call_copy(&c, w->at, instance ? 1 : 2);
+    fx_call_copy(&c, w->at, instance ? 2 : 3);
+    fx_call_size(&c, in[0]);
+    fx_call_size(&c, in[1]);
+    fx_call_size(&c, inner);
+    if (instance)
+        fx_call_size(&c, in[1]);
+    else
+        fx_call_copy(&c, w->at, 1);
+    fx_call_copy(&c, w->at, instance ? 7 : 4);
     fx_rw_item(w, fx_rw_node(w, &c, "all"), 0, NULL);
 }
 
@@ -50,8 +57,6 @@ void fx_d_softmax(fx_rw *w)
     fx_opid id = w->at->op->id;
     bool log = id == FX_OP_log_softmax_int || id == FX_OP__log_softmax;
     fx_node *x = fx_node_input(w->at, 0);
-    if (!fx_is_tensor(x))
-        return;
     int dim = fx_wrap_dim(fx_node_int(w->at, 1), x->type->rank);
     if (x->type->dtype != w->at->type->dtype)
         x = fx_rw_cast(w, x, w->at->type->dtype, "cast");
@@ -60,6 +65,26 @@ void fx_d_softmax(fx_rw *w)
     fx_call_int(&c, dim);
     fx_call_bool(&c, false);
     fx_rw_become(w, &c);
+}
+
+/* softmax, but zeros where there is nothing but -inf. */
+void fx_d_safe_softmax(fx_rw *w)
+{
+    fx_node *x = fx_node_input(w->at, 0);
+    int dim = fx_wrap_dim(fx_node_int(w->at, 1), x->type->rank);
+    if (x->type->dtype != w->at->type->dtype)
+        x = fx_rw_cast(w, x, w->at->type->dtype, "cast");
+    fx_call c = fx_rw_call(w, FX_OP_any_dim);
+    fx_call_node(&c, fx_rw_number(w, FX_OP_ne_Scalar, x, -(double)INFINITY, "seen"));
+    fx_call_int(&c, dim);
+    fx_call_bool(&c, true);
+    fx_node *any = fx_rw_node(w, &c, "any");
+    c = fx_rw_call(w, FX_OP__softmax);
+    fx_call_node(&c, x);
+    fx_call_int(&c, dim);
+    fx_call_bool(&c, false);
+    fx_node *y = fx_rw_node(w, &c, "softmax");
+    fx_rw_where(w, any, y, fx_rw_scalar(w, 0, x->type->dtype, "zero"), NULL);
 }
 
 /* The dims of a reduction, non-negative, ascending and each once; none given means all. */
@@ -76,19 +101,25 @@ static int reduced_dims(const fx_node *n, int param, int rank, int64_t *dims)
     return kept;
 }
 
+/* What is summed is converted first: integers to int64, others where a dtype is given. */
+static fx_node *in_dtype(fx_rw *w, fx_node *x)
+{
+    return x->type->dtype == w->at->type->dtype ? x : fx_rw_cast(w, x, w->at->type->dtype, "cast");
+}
+
 /* sum, mean (self, dtype) over everything. */
 void fx_d_reduce_all(fx_rw *w)
 {
     int64_t dims[FX_MAX_RANK];
     fx_node *x = fx_node_input(w->at, 0);
-    int rank = fx_is_tensor(x) ? x->type->rank : 0;
+    int rank = x->type->rank;
     for (int i = 0; i < rank; i++)
         dims[i] = i;
+    x = in_dtype(w, x);
     fx_call c = fx_rw_call(w, w->at->op->id == FX_OP_sum ? FX_OP_sum_dim_IntList : FX_OP_mean_dim);
     fx_call_node(&c, x);
     fx_call_ints(&c, rank, dims);
     fx_call_bool(&c, false);
-    fx_call_copy(&c, w->at, 1);
     fx_rw_become(w, &c);
 }
 
@@ -99,14 +130,17 @@ void fx_d_reduce_dims(fx_rw *w)
     fx_opid id = w->at->op->id;
     fx_node *x = fx_node_input(w->at, 0);
     int64_t dims[FX_MAX_RANK];
-    if (!fx_is_tensor(x) || x->type->rank == 0)
+    if (x->type->rank == 0)
         return;
+    bool sum = id == FX_OP_sum_dim_IntList || id == FX_OP_mean_dim;
+    if (sum)
+        x = in_dtype(w, x);
     int n = reduced_dims(w->at, 1, x->type->rank, dims);
     fx_call c = fx_rw_call(w, id);
     fx_call_node(&c, x);
     fx_call_ints(&c, n, dims);
     fx_call_copy(&c, w->at, 2);
-    if (id != FX_OP_amax && id != FX_OP_amin)
+    if (id == FX_OP_var_correction)
         fx_call_copy(&c, w->at, 3);
     fx_rw_become(w, &c);
 }

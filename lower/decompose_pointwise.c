@@ -188,7 +188,7 @@ void fx_d_promote(fx_rw *w)
     const fx_node *condition = where ? fx_node_input(w->at, 0) : NULL;
     for (int i = 0; i < w->at->n_operands && w->status == FX_OK; i++) {
         fx_node *x = w->at->operands[i].def;
-        if (x == condition || !fx_is_tensor(x) || x->type->dtype == w->at->type->dtype)
+        if (x == condition || x->type->kind != FX_TYPE_TENSOR || x->type->dtype == w->at->type->dtype)
             continue;
         const fx_type *type = w->at->type;
         fx_node *cast = fx_rw_cast(w, x, type->dtype, "cast");
@@ -283,7 +283,7 @@ void fx_d_prelu(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0), *slope = fx_node_input(w->at, 1);
     int64_t sizes[FX_MAX_RANK], slope_sizes[FX_MAX_RANK];
-    int rank = fx_dims(x, sizes), slope_rank = fx_dims(slope, slope_sizes);
+    int rank = x->type->rank, slope_rank = fx_dims(slope, slope_sizes);
     int64_t count = slope_rank == 0 ? 1 : slope_sizes[slope_rank - 1];
     for (int i = 0; i < rank; i++)
         sizes[i] = i == 1 ? count : 1;
@@ -295,7 +295,7 @@ void fx_d_prelu(fx_rw *w)
     fx_rw_binary(w, FX_OP__prelu_kernel, x, slope, NULL);
 }
 
-/* to.dtype and _to_copy: device and memory format do not matter here; the same dtype is no work at all. */
+/* to in all forms, type_as and _to_copy: device and memory format do not matter here; the same dtype is no work at all. */
 void fx_d_cast(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
@@ -309,29 +309,31 @@ void fx_d_cast(fx_rw *w)
 void fx_d_copy(fx_rw *w)
 {
     fx_node *self = fx_node_input(w->at, 0), *src = fx_node_input(w->at, 1);
-    int64_t sizes[FX_MAX_RANK];
-    int rank = fx_dims(self, sizes);
+    fx_dim sizes[FX_MAX_RANK];
+    int rank = fx_sizes(self, sizes);
     if (src->type->dtype != self->type->dtype)
         src = fx_rw_cast(w, src, self->type->dtype, "cast");
     if (fx_same_type(src, w->at))
         fx_rw_replace(w, src);
     else
-        fx_rw_expand(w, src, rank, sizes, NULL);
+        fx_rw_expand_to(w, src, rank, sizes, NULL);
 }
 
 void fx_d_full(fx_rw *w)
 {
     fx_opid op = w->at->op->id;
-    int64_t sizes[FX_MAX_RANK];
-    int rank = fx_dims(w->at, sizes);
+    fx_dim sizes[FX_MAX_RANK];
+    int rank = fx_sizes(w->at, sizes);
     fx_call c = fx_rw_call(w, FX_OP_full);
-    fx_call_ints(&c, rank, sizes);
+    fx_call_sizes(&c, rank, sizes);
     if (op == FX_OP_full_like || op == FX_OP_fill_Scalar)
         fx_call_copy(&c, w->at, 1);
+    else if (op == FX_OP_new_full)
+        fx_call_copy(&c, w->at, 2);
     else if (op == FX_OP_scalar_tensor)
         fx_call_copy(&c, w->at, 0);
     else
-        fx_call_int(&c, op == FX_OP_ones || op == FX_OP_ones_like);
+        fx_call_int(&c, op == FX_OP_ones || op == FX_OP_ones_like || op == FX_OP_new_ones);
     fx_call_arg(&c, fx_arg_dtype(w->ctx, w->at->type->dtype));
     fx_rw_become(w, &c);
 }

@@ -7,33 +7,33 @@ static const int64_t zeros[2] = { 0, 0 }, ones[2] = { 1, 1 };
 /* The input as [N, C, H, W]: `nd` spatial dims, with or without a batch. */
 static fx_node *batched(fx_rw *w, fx_node *x, int nd)
 {
-    int64_t in[FX_MAX_RANK], sizes[4];
-    int rank = fx_dims(x, in);
+    fx_dim in[FX_MAX_RANK], sizes[4];
+    int rank = fx_sizes(x, in);
     if (rank == 4 && nd == 2)
         return x;
     bool batch = rank == nd + 2;
-    const int64_t *s = in + (batch ? 1 : 0);
-    sizes[0] = batch ? in[0] : 1;
+    const fx_dim *s = in + (batch ? 1 : 0);
+    sizes[0] = batch ? in[0] : fx_dim_of(1);
     sizes[1] = s[0];
-    sizes[2] = nd == 1 ? 1 : s[1];
+    sizes[2] = nd == 1 ? fx_dim_of(1) : s[1];
     sizes[3] = s[nd];
-    return fx_rw_view(w, x, 4, sizes, "in");
+    return fx_rw_view_to(w, x, 4, sizes, "in");
 }
 
 /* `at` becomes the call, seen under at's sizes. */
 static void finish(fx_rw *w, fx_call *c, bool reshaped)
 {
-    int64_t out[FX_MAX_RANK];
-    int rank = fx_dims(w->at, out);
+    fx_dim out[FX_MAX_RANK];
+    int rank = fx_sizes(w->at, out);
     if (reshaped)
-        fx_rw_view(w, fx_rw_node(w, c, "2d"), rank, out, NULL);
+        fx_rw_view_to(w, fx_rw_node(w, c, "2d"), rank, out, NULL);
     else
         fx_rw_become(w, c);
 }
 
 static bool rank_fits(fx_rw *w, fx_node *x, int nd)
 {
-    if (fx_is_tensor(x) && (x->type->rank == nd + 1 || x->type->rank == nd + 2))
+    if (x->type && x->type->kind == FX_TYPE_TENSOR && (x->type->rank == nd + 1 || x->type->rank == nd + 2))
         return true;
     fx_rw_refuse(w, "expected an input of rank %d or %d", nd + 1, nd + 2);
     return false;
@@ -104,15 +104,16 @@ void fx_d_pool2d(fx_rw *w)
 void fx_d_max_pool2d_with_indices(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    int64_t p[4][2], out[FX_MAX_RANK];
+    int64_t p[4][2];
+    fx_dim out[FX_MAX_RANK];
     if (!rank_fits(w, x, 2) || !windows(w, 2, true, p))
         return;
     fx_node *in = batched(w, x, 2);
     fx_call c = max_pool(w, in, p);
     fx_node *y = fx_rw_node(w, &c, "values");
     if (w->status == FX_OK && in != x) {
-        int rank = fx_dims(y, out);
-        y = fx_rw_view(w, y, rank - 1, out + 1, "unbatched");
+        int rank = fx_sizes(y, out);
+        y = fx_rw_view_to(w, y, rank - 1, out + 1, "unbatched");
     }
     fx_rw_single_result(w, y, "the indices of the maxima");
 }
@@ -123,13 +124,13 @@ void fx_d_adaptive_avg_pool(fx_rw *w)
     int nd = w->at->op->id == FX_OP_adaptive_avg_pool1d ? 1 : 2;
     if (!rank_fits(w, x, nd))
         return;
-    int64_t out[FX_MAX_RANK];
-    int rank = fx_dims(w->at, out);
-    int64_t size[2] = { nd == 1 ? 1 : out[rank - 2], out[rank - 1] };
+    fx_dim out[FX_MAX_RANK];
+    int rank = fx_sizes(w->at, out);
+    fx_dim size[2] = { nd == 1 ? fx_dim_of(1) : out[rank - 2], out[rank - 1] };
     fx_node *in = batched(w, x, nd);
     fx_call c = fx_rw_call(w, FX_OP_adaptive_avg_pool2d);
     fx_call_node(&c, in);
-    fx_call_ints(&c, 2, size);
+    fx_call_sizes(&c, 2, size);
     finish(w, &c, in != x);
 }
 
@@ -139,7 +140,8 @@ void fx_d_adaptive_max_pool(fx_rw *w)
     fx_node *x = fx_node_input(w->at, 0);
     if (!rank_fits(w, x, 2))
         return;
-    int64_t size[2], out[FX_MAX_RANK];
+    int64_t size[2];
+    fx_dim out[FX_MAX_RANK];
     if (!fx_int_list(w->at, 1, 2, NULL, size)) {
         fx_rw_refuse(w, "expected an output_size of two numbers");
         return;
@@ -150,8 +152,8 @@ void fx_d_adaptive_max_pool(fx_rw *w)
     fx_call_ints(&c, 2, size);
     fx_node *y = fx_rw_item(w, fx_rw_node(w, &c, "both"), 0, "values");
     if (w->status == FX_OK && in != x) {
-        int rank = fx_dims(y, out);
-        y = fx_rw_view(w, y, rank - 1, out + 1, "unbatched");
+        int rank = fx_sizes(y, out);
+        y = fx_rw_view_to(w, y, rank - 1, out + 1, "unbatched");
     }
     fx_rw_single_result(w, y, "the indices of the maxima");
 }
@@ -161,10 +163,10 @@ void fx_d_upsample_vec(fx_rw *w)
 {
     bool bilinear = w->at->op->id == FX_OP_upsample_bilinear2d_vec;
     int scales = bilinear ? 3 : 2;
-    int64_t size[2] = { fx_dim_size(w->at, 2), fx_dim_size(w->at, 3) };
+    const fx_dim *size = w->at->type->dims + 2;
     fx_call c = fx_rw_call(w, bilinear ? FX_OP_upsample_bilinear2d : FX_OP_upsample_nearest2d);
     fx_call_copy(&c, w->at, 0);
-    fx_call_ints(&c, 2, size);
+    fx_call_sizes(&c, 2, size);
     if (bilinear)
         fx_call_copy(&c, w->at, 2);
     const fx_arg *f = fx_node_arg(w->at, scales);

@@ -3,11 +3,15 @@
 #include "ir/ops.h"
 #include "lower/rewrite.h"
 
+#include <math.h>
+
 /* x as a vector. */
 static fx_node *flattened(fx_rw *w, fx_node *x)
 {
-    int64_t n = fx_type_numel(x->type);
-    return x->type->rank == 1 ? x : fx_rw_view(w, x, 1, &n, "flat");
+    fx_dim n = fx_dim_of(1);
+    for (int i = 0; i < x->type->rank; i++)
+        n = fx_dim_mul(w->ctx, n, x->type->dims[i]);
+    return x->type->rank == 1 ? x : fx_rw_view_to(w, x, 1, &n, "flat");
 }
 
 static fx_node *any_over(fx_rw *w, fx_node *x, int dim, bool keep)
@@ -130,4 +134,135 @@ void fx_d_wrap_dim(fx_rw *w)
         else
             fx_call_copy(&c, w->at, i);
     fx_rw_become(w, &c);
+}
+
+/* ---- variances, norms, sums of exponentials ----------------------------------------------------------------------------- */
+
+/* The dims of a reduction: those of `param`, all when there are none or param < 0. */
+static int dims_of(fx_rw *w, int param, int rank, int64_t *dims)
+{
+    int64_t given[FX_MAX_RANK];
+    int n = param < 0 || fx_node_is_none(w->at, param) ? 0 : fx_node_ints(w->at, param, given, FX_MAX_RANK), kept = 0;
+    bool on[FX_MAX_RANK + 1] = {false};
+    for (int i = 0; i < n; i++)
+        on[fx_wrap_dim(given[i], rank)] = true;
+    for (int i = 0; i < rank; i++)
+        if (on[i] || n <= 0)
+            dims[kept++] = i;
+    return kept;
+}
+
+/* A tensor of rank 0 as a vector, so that there is something to reduce over. */
+static fx_node *with_dims(fx_rw *w, fx_node *x)
+{
+    static const int64_t one = 1;
+    return x->type->rank ? x : fx_rw_view(w, x, 1, &one, "vector");
+}
+
+/* std and var in all forms: var.correction, and its root; half precision is float32 within. */
+void fx_d_variance(fx_rw *w)
+{
+    fx_opid id = w->at->op->id;
+    bool root = id == FX_OP_std || id == FX_OP_std_dim || id == FX_OP_std_correction || id == FX_OP_std_mean_correction;
+    bool means = id == FX_OP_std_mean_correction || id == FX_OP_var_mean_correction, all = id == FX_OP_std || id == FX_OP_var;
+    bool unbiased = id == FX_OP_std_dim || id == FX_OP_var_dim;
+    fx_node *x = with_dims(w, fx_rw_wide(w, fx_node_input(w->at, 0)));
+    int64_t dims[FX_MAX_RANK];
+    int n = dims_of(w, all ? -1 : 1, x->type->rank, dims);
+    bool keep = !all && fx_node_bool(w->at, 3) && fx_node_input(w->at, 0)->type->rank;
+    fx_call c = fx_rw_call(w, FX_OP_var_correction);
+    fx_call_node(&c, x);
+    fx_call_ints(&c, n, dims);
+    if (all || unbiased)
+        fx_call_int(&c, fx_node_bool(w->at, all ? 1 : 2));
+    else if (fx_node_is_none(w->at, 2))
+        fx_call_int(&c, 1);
+    else
+        fx_call_copy(&c, w->at, 2);
+    fx_call_bool(&c, keep);
+    fx_node *y = fx_rw_node(w, &c, "var");
+    if (root)
+        y = fx_rw_unary(w, FX_OP_sqrt, y, "root");
+    if (!means) {
+        fx_rw_finish(w, y);
+        return;
+    }
+    fx_dtype dtype = w->at->type->items[0]->dtype;
+    fx_node *mean = fx_rw_reduce(w, FX_OP_mean_dim, x, n, dims, keep, "mean"), *both[2] = {y, mean};
+    for (int i = 0; i < 2; i++)
+        if (w->status == FX_OK && both[i]->type->dtype != dtype)
+            both[i] = fx_rw_cast(w, both[i], dtype, "cast");
+    if (w->status == FX_OK)
+        fx_rw_results(w, 2, both);
+}
+
+/* sum(|x|^p)^(1/p), with the cases eager has too. */
+static fx_node *norm(fx_rw *w, fx_node *x, double p, int n, const int64_t *dims, bool keep)
+{
+    if (p == 2) {
+        fx_node *squares = fx_rw_binary(w, FX_OP_mul_Tensor, x, x, "squares");
+        return fx_rw_unary(w, FX_OP_sqrt, fx_rw_reduce(w, FX_OP_sum_dim_IntList, squares, n, dims, keep, "sum"), "root");
+    }
+    if (p == 0) {
+        fx_node *count = fx_rw_cast(w, fx_rw_number(w, FX_OP_ne_Scalar, x, 0, "nonzero"), x->type->dtype, "ones");
+        return fx_rw_reduce(w, FX_OP_sum_dim_IntList, count, n, dims, keep, "count");
+    }
+    fx_node *a = fx_rw_unary(w, FX_OP_abs, x, "abs");
+    if (isinf(p))
+        return fx_rw_reduce(w, p > 0 ? FX_OP_amax : FX_OP_amin, a, n, dims, keep, "extreme");
+    if (p == 1)
+        return fx_rw_reduce(w, FX_OP_sum_dim_IntList, a, n, dims, keep, "sum");
+    fx_node *powers = fx_rw_number(w, FX_OP_pow_Tensor_Scalar, a, p, "powers");
+    return fx_rw_number(w, FX_OP_pow_Tensor_Scalar, fx_rw_reduce(w, FX_OP_sum_dim_IntList, powers, n, dims, keep, "sum"), 1 / p, "root");
+}
+
+void fx_d_norm(fx_rw *w)
+{
+    fx_opid id = w->at->op->id;
+    fx_node *given = fx_node_input(w->at, 0), *x = given;
+    int64_t dims[FX_MAX_RANK];
+    if (x->type->dtype != w->at->type->dtype)
+        x = fx_rw_cast(w, x, w->at->type->dtype, "cast");
+    x = with_dims(w, fx_rw_wide(w, x));
+    int n = dims_of(w, id == FX_OP_norm_Scalar ? -1 : 2, x->type->rank, dims);
+    bool keep = id != FX_OP_norm_Scalar && fx_node_bool(w->at, 3) && given->type->rank;
+    fx_rw_finish(w, norm(w, x, fx_node_is_none(w->at, 1) ? 2 : fx_node_float(w->at, 1), n, dims, keep));
+}
+
+void fx_d_count_nonzero(fx_rw *w)
+{
+    fx_node *x = with_dims(w, fx_node_input(w->at, 0));
+    int64_t dims[FX_MAX_RANK];
+    int n = dims_of(w, 1, x->type->rank, dims);
+    if (x->type->dtype != FX_BOOL)
+        x = fx_rw_number(w, FX_OP_ne_Scalar, x, 0, "nonzero");
+    fx_rw_finish(w, fx_rw_reduce(w, FX_OP_sum_dim_IntList, fx_rw_cast(w, x, FX_I64, "ones"), n, dims, false, "count"));
+}
+
+/* log(sum(exp(x - max))) + max, where max is not an infinity. */
+void fx_d_logsumexp(fx_rw *w)
+{
+    fx_node *given = fx_node_input(w->at, 0), *x = given;
+    fx_dim out[FX_MAX_RANK];
+    int64_t dims[FX_MAX_RANK];
+    if (!fx_dtype_is_float(x->type->dtype))
+        x = fx_rw_cast(w, x, w->at->type->dtype, "float");
+    x = with_dims(w, fx_rw_wide(w, x));
+    int n = dims_of(w, 1, x->type->rank, dims), rank = fx_sizes(w->at, out);
+    fx_node *max = fx_rw_reduce(w, FX_OP_amax, x, n, dims, true, "max");
+    max = fx_rw_where(w, fx_rw_unary(w, FX_OP_isinf, max, "infinite"), fx_rw_scalar(w, 0, x->type->dtype, "zero"), max, "by");
+    fx_node *e = fx_rw_unary(w, FX_OP_exp, fx_rw_binary(w, FX_OP_sub_Tensor, x, max, "shifted"), "exp");
+    fx_node *sum = fx_rw_unary(w, FX_OP_log, fx_rw_reduce(w, FX_OP_sum_dim_IntList, e, n, dims, true, "sum"), "log");
+    fx_node *y = fx_rw_binary(w, FX_OP_add_Tensor, sum, max, "back");
+    fx_rw_finish(w, w->status != FX_OK || y->type->rank == rank ? y : fx_rw_view_to(w, y, rank, out, "shape"));
+}
+
+/* max, min of all. */
+void fx_d_extreme_all(fx_rw *w)
+{
+    fx_node *x = fx_node_input(w->at, 0);
+    int64_t dims[FX_MAX_RANK];
+    int n = dims_of(w, -1, x->type->rank, dims);
+    fx_opid op = w->at->op->id == FX_OP_max ? FX_OP_amax : FX_OP_amin;
+    fx_rw_finish(w, n ? fx_rw_reduce(w, op, x, n, dims, false, "extreme") : x);
 }

@@ -1,6 +1,7 @@
 /* lower/decompose_view.c: views as view, permute, expand, slice and select with sizes and dims as plain non-negative numbers;
  * splits, stacks, shuffles and pads by these and cat.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "ir/ops.h"
 #include "lower/rewrite.h"
 
 #include <string.h>
@@ -8,24 +9,34 @@
 /* Every view that keeps the row-major order of the elements: one form, its sizes known. */
 void fx_d_view(fx_rw *w)
 {
-    int64_t out[FX_MAX_RANK];
+    fx_dim out[FX_MAX_RANK];
     fx_node *x = fx_node_input(w->at, 0);
-    int rank = fx_dims(w->at, out);
+    int rank = fx_sizes(w->at, out);
     if (fx_same_type(x, w->at))
         fx_rw_replace(w, x);
     else
-        fx_rw_view(w, x, rank, out, NULL);
+        fx_rw_view_to(w, x, rank, out, NULL);
 }
 
-/* permute, transpose.int, t */
+/* permute, transpose.int, t, movedim, T, mT */
 void fx_d_permute(fx_rw *w)
 {
     int64_t given[FX_MAX_RANK], dims[FX_MAX_RANK];
     fx_node *x = fx_node_input(w->at, 0);
-    int rank = fx_is_tensor(x) ? x->type->rank : 0;
+    int rank = x->type->rank;
+    fx_opid id = w->at->op->id;
     for (int i = 0; i < rank; i++)
         dims[i] = i;
-    if (w->at->op->id == FX_OP_permute) {
+    if (id == FX_OP_movedim_int || id == FX_OP_movedim_intlist) {
+        const fx_infer infer = {.ctx = w->ctx, .node = w->at};
+        int order[FX_MAX_RANK];
+        w->status = fx_move_dims(&infer, rank, order);
+        for (int i = 0; w->status == FX_OK && i < rank; i++)
+            dims[i] = order[i];
+    } else if (id == FX_OP_numpy_T || id == FX_OP_mT) {
+        for (int i = 0; i < rank; i++)
+            dims[i] = id == FX_OP_numpy_T ? rank - 1 - i : i < rank - 2 ? i : 2 * rank - 3 - i;
+    } else if (id == FX_OP_permute) {
         if (fx_node_ints(w->at, 1, given, FX_MAX_RANK) != rank) {
             fx_rw_refuse(w, "expected %d dims", rank);
             return;
@@ -33,7 +44,7 @@ void fx_d_permute(fx_rw *w)
         for (int i = 0; i < rank; i++)
             dims[i] = fx_wrap_dim(given[i], rank);
     } else if (rank >= 2) {
-        bool t = w->at->op->id == FX_OP_t;
+        bool t = id == FX_OP_t;
         int a = t ? 0 : fx_wrap_dim(fx_node_int(w->at, 1), rank), b = t ? 1 : fx_wrap_dim(fx_node_int(w->at, 2), rank);
         dims[a] = b;
         dims[b] = a;
@@ -49,13 +60,13 @@ void fx_d_permute(fx_rw *w)
 
 void fx_d_expand(fx_rw *w)
 {
-    int64_t out[FX_MAX_RANK];
+    fx_dim out[FX_MAX_RANK];
     fx_node *x = fx_node_input(w->at, 0);
-    int rank = fx_dims(w->at, out);
+    int rank = fx_sizes(w->at, out);
     if (fx_same_type(x, w->at))
         fx_rw_replace(w, x);
     else
-        fx_rw_expand(w, x, rank, out, NULL);
+        fx_rw_expand_to(w, x, rank, out, NULL);
 }
 
 /* Python's rules for one end of a slice. */
@@ -66,13 +77,48 @@ static int64_t clip(int64_t v, int64_t size)
     return v < 0 ? 0 : v > size ? size : v;
 }
 
+/* An argument that is a size: a number or an expression; `otherwise` where it is None. */
+static fx_dim size_arg(fx_rw *w, int param, fx_dim otherwise)
+{
+    const fx_arg *a = fx_node_arg(w->at, param);
+    if (a->kind == FX_ARG_NONE)
+        return otherwise;
+    if (a->kind != FX_ARG_INT && a->kind != FX_ARG_SYM)
+        fx_rw_refuse(w, "argument %d: expected a size that does not depend on data", param);
+    return a->kind == FX_ARG_SYM ? fx_dim_sym(a->sym) : fx_dim_of(a->i);
+}
+
+/* Of a dynamic dim: ends from its end are written as sizes less a number, and the length is what inference says. */
+static void slice_dynamic(fx_rw *w, fx_node *x, int dim, fx_dim size)
+{
+    fx_dim start = size_arg(w, 2, fx_dim_of(0)), stop = size_arg(w, 3, fx_dim_of(INT64_MAX)), length = w->at->type->dims[dim];
+    int64_t step = fx_node_int(w->at, 4);
+    if (!start.sym && start.value < 0)
+        start = fx_dim_plus(w->ctx, size, start.value);
+    if (fx_dim_is(stop, INT64_MAX))
+        stop = size;
+    else if (!stop.sym && stop.value < 0)
+        stop = fx_dim_plus(w->ctx, size, stop.value);
+    if (step == 1)
+        stop = fx_dim_add(w->ctx, start, length);
+    if (fx_dim_is(start, 0) && fx_dim_equal(stop, size) && step == 1 && w->status == FX_OK && fx_same_type(x, w->at))
+        fx_rw_replace(w, x);
+    else
+        fx_rw_slice_to(w, x, dim, start, stop, step, NULL);
+}
+
 void fx_d_slice(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    int rank = fx_is_tensor(x) ? x->type->rank : 0, dim = fx_wrap_dim(fx_node_int(w->at, 1), rank);
-    int64_t size = fx_dim_size(x, dim), step = fx_node_int(w->at, 4);
-    int64_t start = fx_node_is_none(w->at, 2) ? 0 : clip(fx_node_int(w->at, 2), size);
-    int64_t stop = fx_node_is_none(w->at, 3) ? size : clip(fx_node_int(w->at, 3), size);
+    int rank = x->type->rank, dim = fx_wrap_dim(fx_node_int(w->at, 1), rank);
+    fx_dim whole = x->type->dims[dim], first = size_arg(w, 2, fx_dim_of(0)), last = size_arg(w, 3, whole);
+    if (w->status != FX_OK)
+        return;
+    if (whole.sym || first.sym || last.sym) {
+        slice_dynamic(w, x, dim, whole);
+        return;
+    }
+    int64_t size = whole.value, step = fx_node_int(w->at, 4), start = clip(first.value, size), stop = clip(last.value, size);
     if (stop < start)
         stop = start;
     if (start == 0 && stop == size && step == 1)
@@ -81,33 +127,48 @@ void fx_d_slice(fx_rw *w)
         fx_rw_slice(w, x, dim, start, stop, step, NULL);
 }
 
+/* narrow(self, dim, start, length) */
+void fx_d_narrow(fx_rw *w)
+{
+    fx_node *x = fx_node_input(w->at, 0);
+    int dim = fx_wrap_dim(fx_node_int(w->at, 1), x->type->rank);
+    fx_dim start = size_arg(w, 2, fx_dim_of(0)), size = x->type->dims[dim];
+    if (!start.sym && start.value < 0)
+        start = fx_dim_plus(w->ctx, size, start.value);
+    if (w->status == FX_OK && fx_same_type(x, w->at))
+        fx_rw_replace(w, x);
+    else
+        fx_rw_slice_to(w, x, dim, start, fx_dim_add(w->ctx, start, w->at->type->dims[dim]), 1, NULL);
+}
+
 /* A slice of one, its dim taken away: nothing but slices cut. */
 void fx_d_select(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    int64_t out[FX_MAX_RANK];
-    int rank = fx_is_tensor(x) ? x->type->rank : 0, out_rank = fx_dims(w->at, out);
+    fx_dim out[FX_MAX_RANK];
+    int rank = x->type->rank, out_rank = fx_sizes(w->at, out);
     if (rank == 0)
         return;
     int dim = fx_wrap_dim(fx_node_int(w->at, 1), rank);
-    int64_t size = fx_dim_size(x, dim), index = fx_node_int(w->at, 2);
-    if (index < 0)
-        index += size;
-    if (index < 0 || index >= size) {
-        fx_rw_refuse(w, "index %lld lies outside dim %d of size %lld", (long long)fx_node_int(w->at, 2), dim, (long long)size);
+    fx_dim size = x->type->dims[dim], index = size_arg(w, 2, fx_dim_of(0));
+    if (!index.sym && index.value < 0)
+        index = fx_dim_plus(w->ctx, size, index.value);
+    if (!index.sym && (index.value < 0 || (!size.sym && index.value >= size.value))) {
+        fx_rw_refuse(w, "index %lld lies outside dim %d of size %lld", (long long)fx_node_int(w->at, 2), dim, (long long)size.value);
         return;
     }
-    fx_node *one = size == 1 ? x : fx_rw_slice(w, x, dim, index, index + 1, 1, "slice");
-    fx_rw_view(w, one, out_rank, out, NULL);
+    fx_node *one = fx_dim_is(size, 1) ? x : fx_rw_slice_to(w, x, dim, index, fx_dim_plus(w->ctx, index, 1), 1, "slice");
+    fx_rw_view_to(w, one, out_rank, out, NULL);
 }
 
-/* chunk, split, split_with_sizes: every getitem of one becomes a slice. Where a piece begins is the sum of the sizes before it. */
+/* chunk, split, unbind and the like: every getitem of one becomes a slice. Where a piece begins is the sum of the sizes before it. */
 void fx_d_split(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0), *split = w->at;
-    if (!fx_is_tensor(x) || !split->type || split->type->kind != FX_TYPE_TUPLE)
+    if (!split->type || split->type->kind != FX_TYPE_TUPLE)
         return;
-    int dim = fx_wrap_dim(fx_node_int(split, 2), x->type->rank), pieces = split->type->n;
+    bool unbind = split->op->id == FX_OP_unbind_int;
+    int dim = fx_wrap_dim(fx_node_int(split, unbind ? 1 : 2), x->type->rank), pieces = split->type->n;
     for (fx_use *u = split->first_use, *next; u; u = next) {
         next = u->next;
         fx_node *item = u->user;
@@ -115,7 +176,8 @@ void fx_d_split(fx_rw *w)
             fx_rw_refuse(w, "its list of results is used whole by '%s'; only its items can be compiled", item->name);
             return;
         }
-        int64_t index = fx_node_int(item, 1), start = 0;
+        int64_t index = fx_node_int(item, 1);
+        fx_dim start = fx_dim_of(0), sizes[FX_MAX_RANK];
         if (index < 0)
             index += pieces;
         if (index < 0 || index >= pieces) {
@@ -123,13 +185,16 @@ void fx_d_split(fx_rw *w)
             return;
         }
         for (int i = 0; i < index; i++)
-            start += split->type->items[i]->dims[dim].value;
+            start = fx_dim_add(w->ctx, start, unbind ? fx_dim_of(1) : split->type->items[i]->dims[dim]);
         fx_rw one = fx_rw_at(w->g, w->scratch, item);
-        int64_t stop = start + split->type->items[index]->dims[dim].value;
-        if (pieces == 1)
+        fx_dim stop = fx_dim_add(w->ctx, start, unbind ? fx_dim_of(1) : split->type->items[index]->dims[dim]);
+        fx_node *piece = pieces == 1 ? x : fx_rw_slice_to(&one, x, dim, start, stop, 1, unbind ? "slice" : NULL);
+        if (unbind) {
+            int rank = fx_sizes(item, sizes);
+            fx_rw_view_to(&one, piece, rank, sizes, NULL);
+        } else if (pieces == 1) {
             fx_rw_replace(&one, x);
-        else
-            fx_rw_slice(&one, x, dim, start, stop, 1, NULL);
+        }
         w->status = one.status;
         if (w->status != FX_OK)
             return;
@@ -141,66 +206,70 @@ void fx_d_split(fx_rw *w)
 void fx_d_channel_shuffle(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    int64_t in[FX_MAX_RANK], sizes[FX_MAX_RANK], dims[FX_MAX_RANK], groups = fx_node_int(w->at, 1);
-    int rank = fx_dims(x, in);
-    if (rank < 2 || rank + 1 > FX_MAX_RANK || groups < 1 || in[1] % groups) {
+    fx_dim in[FX_MAX_RANK], sizes[FX_MAX_RANK];
+    int64_t dims[FX_MAX_RANK], groups = fx_node_int(w->at, 1);
+    int rank = fx_sizes(x, in);
+    if (rank < 2 || rank + 1 > FX_MAX_RANK || groups < 1 || in[1].sym || in[1].value % groups) {
         fx_rw_refuse(w, "expected channels in dim 1, a multiple of groups, and a rank of at most %d", FX_MAX_RANK - 1);
         return;
     }
     sizes[0] = in[0];
-    sizes[1] = groups;
-    sizes[2] = in[1] / groups;
+    sizes[1] = fx_dim_of(groups);
+    sizes[2] = fx_dim_of(in[1].value / groups);
     for (int i = 2; i < rank; i++)
         sizes[i + 1] = in[i];
     for (int i = 0; i <= rank; i++)
         dims[i] = i;
     dims[1] = 2;
     dims[2] = 1;
-    fx_node *split = fx_rw_view(w, x, rank + 1, sizes, "groups");
-    fx_rw_view(w, fx_rw_permute(w, split, rank + 1, dims, "swap"), rank, in, NULL);
+    fx_node *split = fx_rw_view_to(w, x, rank + 1, sizes, "groups");
+    fx_rw_view_to(w, fx_rw_permute(w, split, rank + 1, dims, "swap"), rank, in, NULL);
 }
 
-/* [*, C r r, H, W] -> [*, C, H r, W r] */
+/* pixel_shuffle: [*, C r r, H, W] -> [*, C, H r, W r]; pixel_unshuffle: back. */
 void fx_d_pixel_shuffle(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    int64_t in[FX_MAX_RANK], out[FX_MAX_RANK], sizes[FX_MAX_RANK + 2], dims[FX_MAX_RANK + 2], r = fx_node_int(w->at, 1);
-    int rank = fx_dims(x, in), lead = rank - 3, out_rank = fx_dims(w->at, out);
-    if (rank < 3 || rank + 2 > FX_MAX_RANK || r < 1 || in[lead] % (r * r)) {
-        fx_rw_refuse(w, "expected channels, a multiple of %lld, in dim -3, and a rank of at most %d", (long long)(r * r),
-                     FX_MAX_RANK - 2);
+    bool back = w->at->op->id == FX_OP_pixel_unshuffle;
+    fx_dim out[FX_MAX_RANK], sizes[FX_MAX_RANK + 2], in[FX_MAX_RANK];
+    int64_t dims[FX_MAX_RANK + 2], r = fx_node_int(w->at, 1);
+    int rank = fx_sizes(x, in), lead = rank - 3, out_rank = fx_sizes(w->at, out);
+    const fx_dim *few = back ? in : out, *small = back ? out : in; /* few channels, small pictures */
+    if (rank < 3 || rank + 2 > FX_MAX_RANK || r < 1) {
+        fx_rw_refuse(w, "expected channels in dim -3 and a rank of at most %d", FX_MAX_RANK - 2);
         return;
     }
     memcpy(sizes, in, (size_t)lead * sizeof *sizes);
-    int64_t *s = sizes + lead;
-    s[0] = in[lead] / (r * r);
-    s[1] = s[2] = r;
-    s[3] = in[lead + 1];
-    s[4] = in[lead + 2];
-    static const int order[5] = { 0, 3, 1, 4, 2 };
+    fx_dim *s = sizes + lead;
+    s[0] = few[lead];
+    s[back ? 2 : 1] = fx_dim_of(r);
+    s[back ? 4 : 2] = fx_dim_of(r);
+    s[back ? 1 : 3] = small[lead + 1];
+    s[back ? 3 : 4] = small[lead + 2];
+    static const int there[5] = { 0, 3, 1, 4, 2 }, and_back[5] = { 0, 2, 4, 1, 3 };
     for (int i = 0; i < lead; i++)
         dims[i] = i;
     for (int i = 0; i < 5; i++)
-        dims[lead + i] = lead + order[i];
-    fx_node *split = fx_rw_view(w, x, rank + 2, sizes, "pixels");
-    fx_rw_view(w, fx_rw_permute(w, split, rank + 2, dims, "swap"), out_rank, out, NULL);
+        dims[lead + i] = lead + (back ? and_back : there)[i];
+    fx_node *split = fx_rw_view_to(w, x, rank + 2, sizes, "pixels");
+    fx_rw_view_to(w, fx_rw_permute(w, split, rank + 2, dims, "swap"), out_rank, out, NULL);
 }
 
 /* Every tensor gets the new dim, then they are joined. */
 void fx_d_stack(fx_rw *w)
 {
-    int64_t sizes[FX_MAX_RANK];
-    int rank = fx_dims(w->at, sizes), dim = fx_wrap_dim(fx_node_int(w->at, 1), rank);
+    fx_dim sizes[FX_MAX_RANK];
+    int rank = fx_sizes(w->at, sizes), dim = fx_wrap_dim(fx_node_int(w->at, 1), rank);
     int n = fx_node_inputs(w->at, 0, NULL, 0);
     fx_node **x = FX_NEW_ARRAY(w->scratch, fx_node *, n + 1);
     fx_node_inputs(w->at, 0, x, n);
     if (rank == 0)
         return;
-    sizes[dim] = 1;
+    sizes[dim] = fx_dim_of(1);
     for (int i = 0; i < n; i++) {
         if (x[i]->type->dtype != w->at->type->dtype)
             x[i] = fx_rw_cast(w, x[i], w->at->type->dtype, "cast");
-        x[i] = fx_rw_view(w, x[i], rank, sizes, "one");
+        x[i] = fx_rw_view_to(w, x[i], rank, sizes, "one");
     }
     if (n == 1)
         fx_rw_replace(w, x[0]);
@@ -233,26 +302,35 @@ static fx_node *border(fx_rw *w, fx_node *x, int dim, int64_t count, bool before
     return fx_rw_expand(w, edge, rank, sizes, "border");
 }
 
+static void constant_pad(fx_rw *w)
+{
+    fx_call c = fx_rw_call(w, FX_OP_constant_pad_nd);
+    fx_call_copy(&c, w->at, 0);
+    fx_call_copy(&c, w->at, 1);
+    if (fx_node_is_none(w->at, 3))
+        fx_call_int(&c, 0);
+    else
+        fx_call_copy(&c, w->at, 3);
+    fx_rw_become(w, &c);
+}
+
 /* Constant mode is a core row; the others join pieces of the tensor itself, dim after dim, so that corners come out right. */
 void fx_d_pad(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
     const fx_arg *mode = fx_node_arg(w->at, 2);
     int64_t pad[2 * FX_MAX_RANK];
-    int n = fx_node_ints(w->at, 1, pad, 2 * FX_MAX_RANK), rank = fx_is_tensor(x) ? x->type->rank : 0;
+    int n = fx_node_ints(w->at, 1, pad, 2 * FX_MAX_RANK), rank = x->type->rank;
+    if (mode->kind == FX_ARG_STR && !strcmp(mode->s, "constant")) {
+        constant_pad(w);
+        return;
+    }
     if (mode->kind != FX_ARG_STR || n < 0 || n % 2 || n > 2 * rank) {
         fx_rw_refuse(w, "expected a mode and pairs of sizes");
         return;
     }
-    if (!strcmp(mode->s, "constant")) {
-        fx_call c = fx_rw_call(w, FX_OP_constant_pad_nd);
-        fx_call_node(&c, x);
-        fx_call_ints(&c, n, pad);
-        if (fx_node_is_none(w->at, 3))
-            fx_call_int(&c, 0);
-        else
-            fx_call_copy(&c, w->at, 3);
-        fx_rw_become(w, &c);
+    if (!fx_is_tensor(x)) {
+        fx_rw_refuse(w, "mode '%s' of a tensor of dynamic size cannot be compiled", mode->s);
         return;
     }
     if (strcmp(mode->s, "reflect") && strcmp(mode->s, "replicate") && strcmp(mode->s, "circular")) {

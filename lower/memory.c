@@ -329,7 +329,7 @@ fx_status fx_pass_memory(fx_lower *l)
         pl.step = (int64_t)i;
         fx_stmt_accesses(p, p->steps[i].body, note_access, &pl);
     }
-    for (size_t i = 0; i < p->n_bufs && l->opt->fault == FX_FAULT_FREE_EARLY; i++)
+    for (size_t i = 0; l->opt && l->opt->fault == FX_FAULT_FREE_EARLY && i < p->n_bufs; i++)
         pl.last[i] -= pl.last[i] > pl.first[i];
     choose_nominal(&pl, s);
     make_blocks(&pl);

@@ -1,6 +1,7 @@
 /* passes/functionalize_view.c: which results share memory with their operand in eager PyTorch, and how such views are taken again
  * or undone.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "ir/ops.h"
 #include "passes/rewrite.h"
 
 #include <string.h>
@@ -58,6 +59,48 @@ static const fx_node *operand0(const fx_node *n)
     return fx_node_input(n, 0);
 }
 
+/* The dims of permute, transpose.int, t, T, mT, movedim; false for other views. */
+static bool permuted(const fx_node *view, int *rank, int64_t *dims)
+{
+    int64_t given[FX_MAX_RANK];
+    int order[FX_MAX_RANK];
+    *rank = view->type->rank;
+    for (int i = 0; i < *rank; i++)
+        dims[i] = i;
+    if (view->opcode != FX_CALL_FUNCTION || !view->op)
+        return false;
+    switch (view->op->id) {
+    case FX_OP_permute:
+        fx_node_ints(view, 1, given, FX_MAX_RANK);
+        for (int i = 0; i < *rank; i++)
+            dims[i] = fx_wrap_dim(given[i], *rank);
+        return true;
+    case FX_OP_movedim_int: case FX_OP_movedim_intlist: {
+        const fx_infer infer = {.ctx = view->graph->ctx, .node = view};
+        if (fx_move_dims(&infer, *rank, order) != FX_OK)
+            return false;
+        for (int i = 0; i < *rank; i++)
+            dims[i] = order[i];
+        return true;
+    }
+    case FX_OP_numpy_T:
+        for (int i = 0; i < *rank; i++)
+            dims[i] = *rank - 1 - i;
+        return true;
+    case FX_OP_t: case FX_OP_mT: case FX_OP_transpose_int:
+        if (*rank >= 2) {
+            bool given_dims = view->op->id == FX_OP_transpose_int;
+            int a = given_dims ? fx_wrap_dim(fx_node_int(view, 1), *rank) : *rank - 2;
+            int b = given_dims ? fx_wrap_dim(fx_node_int(view, 2), *rank) : *rank - 1;
+            dims[a] = b;
+            dims[b] = a;
+        }
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* The strides a value has in eager mode: as the model's file says, else as its ops make them, else dense. */
 static void strides_of(fx_graph *g, const fx_node *n, int depth, int64_t *strides)
 {
@@ -93,21 +136,16 @@ static void strides_of(fx_graph *g, const fx_node *n, int depth, int64_t *stride
     int x_rank = fx_dims(x, from);
     strides_of(g, x, depth - 1, inner);
     int64_t dims[FX_MAX_RANK];
-    switch (n->op->id) {
-    case FX_OP_permute:
-        if (fx_node_ints(n, 1, dims, FX_MAX_RANK) == rank)
-            for (int i = 0; i < rank; i++)
-                strides[i] = inner[fx_wrap_dim(dims[i], rank)];
-        break;
-    case FX_OP_t:
-    case FX_OP_transpose_int: {
-        bool t = n->op->id == FX_OP_t;
-        int d0 = t ? 0 : fx_wrap_dim(fx_node_int(n, 1), rank), d1 = t ? rank - 1 : fx_wrap_dim(fx_node_int(n, 2), rank);
-        memcpy(strides, inner, (size_t)rank * sizeof *strides);
-        strides[d0] = inner[d1];
-        strides[d1] = inner[d0];
-        break;
+    int same_rank;
+    if (permuted(n, &same_rank, dims)) {
+        for (int i = 0; i < rank; i++)
+            strides[i] = inner[dims[i]];
+        return;
     }
+    switch (n->op->id) {
+    case FX_OP_narrow:
+        memcpy(strides, inner, (size_t)rank * sizeof *strides);
+        break;
     case FX_OP_expand:
     case FX_OP_expand_as:
         for (int i = 0; i < rank; i++) {
@@ -176,7 +214,8 @@ static bool is_dense(fx_graph *g, const fx_node *x, const fx_arg *format)
 
 static bool is_split(const fx_node *n)
 {
-    return fx_is_call(n, FX_OP_chunk) || fx_is_call(n, FX_OP_split_Tensor) || fx_is_call(n, FX_OP_split_with_sizes);
+    return fx_is_call(n, FX_OP_chunk) || fx_is_call(n, FX_OP_split_Tensor) || fx_is_call(n, FX_OP_split_with_sizes) ||
+           fx_is_call(n, FX_OP_tensor_split_sections) || fx_is_call(n, FX_OP_unbind_int);
 }
 
 fx_sharing fx_node_sharing(fx_graph *g, const fx_node *n)
@@ -192,6 +231,8 @@ fx_sharing fx_node_sharing(fx_graph *g, const fx_node *n)
     case FX_OP_chunk:
     case FX_OP_split_Tensor:
     case FX_OP_split_with_sizes:
+    case FX_OP_tensor_split_sections:
+    case FX_OP_unbind_int:
         return FX_VIEWS_OF;
     case FX_OP_alias:
     case FX_OP_detach:
@@ -200,18 +241,23 @@ fx_sharing fx_node_sharing(fx_graph *g, const fx_node *n)
         return FX_SAME_TENSOR;
     case FX_OP_contiguous:
         return is_dense(g, x, fx_node_arg(n, 1)) ? FX_SAME_TENSOR : FX_FRESH;
-    case FX_OP_to_dtype: {
-        const fx_arg *format = fx_node_arg(n, 4);
-        bool keeps = format->kind != FX_ARG_MEMORY_FORMAT || !strcmp(format->s, "torch.preserve_format") || is_dense(g, x, format);
-        return fx_same_type(x, n) && !fx_node_bool(n, 3) && keeps ? FX_SAME_TENSOR : FX_FRESH;
+    case FX_OP_to_dtype: case FX_OP_to_dtype_layout: case FX_OP_to_device: case FX_OP_to_other: case FX_OP_type_as: {
+        int format_param = fx_node_param(n, "memory_format"), copy = fx_node_param(n, "copy");
+        const fx_arg *format = format_param < 0 ? NULL : fx_node_arg(n, format_param);
+        bool keeps = !format || format->kind != FX_ARG_MEMORY_FORMAT || !strcmp(format->s, "torch.preserve_format") || is_dense(g, x, format);
+        return fx_same_type(x, n) && (copy < 0 || !fx_node_bool(n, copy)) && keeps ? FX_SAME_TENSOR : FX_FRESH;
     }
     case FX_OP_reshape:
+    case FX_OP_reshape_as:
+    case FX_OP_ravel:
     case FX_OP_flatten_using_ints:
         if (!reshapes_in_place(g, x, n))
             return FX_FRESH;
         return fx_same_type(x, n) ? FX_SAME_TENSOR : FX_VIEW_OF;
     case FX_OP_channel_shuffle:
     case FX_OP_pixel_shuffle:
+    case FX_OP_pixel_unshuffle:
+    case FX_OP_unsafe_split_Tensor:
         return FX_FRESH;
     default:
         return n->op->cls == FX_CLASS_VIEW ? FX_VIEW_OF : FX_FRESH;
@@ -233,7 +279,13 @@ static bool part_of(const fx_node *view, part *p)
         int64_t index = fx_node_int(view, 1);
         if (index < 0)
             index += x->type->n;
-        *p = (part){ .dim = fx_wrap_dim(fx_node_int(x, 2), of->type->rank), .step = 1 };
+        bool unbind = fx_is_call(x, FX_OP_unbind_int);
+        *p = (part){ .dim = fx_wrap_dim(fx_node_int(x, unbind ? 1 : 2), of->type->rank), .step = 1, .drops = unbind };
+        if (unbind) {
+            p->start = index;
+            p->stop = index + 1;
+            return true;
+        }
         for (int i = 0; i < index && i < x->type->n; i++)
             p->start += x->type->items[i]->dims[p->dim].value;
         p->stop = p->start + fx_dim_size(view, p->dim);
@@ -247,6 +299,13 @@ static bool part_of(const fx_node *view, part *p)
         p->start = start < 0 ? 0 : start > size ? size : start;
         int64_t count = fx_dim_size(view, p->dim);
         p->stop = count ? p->start + (count - 1) * p->step + 1 : p->start;
+        return true;
+    }
+    if (fx_is_call(view, FX_OP_narrow)) {
+        *p = (part){ .dim = fx_wrap_dim(fx_node_int(view, 1), x->type->rank), .step = 1 };
+        int64_t start = fx_node_int(view, 2);
+        p->start = start < 0 ? start + fx_dim_size(x, p->dim) : start;
+        p->stop = p->start + fx_dim_size(view, p->dim);
         return true;
     }
     if (fx_is_call(view, FX_OP_select_int)) {
@@ -263,30 +322,6 @@ bool fx_view_is_part(const fx_node *view)
 {
     part p;
     return part_of(view, &p);
-}
-
-/* The dims of permute, transpose.int, t; false for other views. */
-static bool permuted(const fx_node *view, int *rank, int64_t *dims)
-{
-    int64_t given[FX_MAX_RANK];
-    *rank = view->type->rank;
-    for (int i = 0; i < *rank; i++)
-        dims[i] = i;
-    if (fx_is_call(view, FX_OP_permute)) {
-        fx_node_ints(view, 1, given, FX_MAX_RANK);
-        for (int i = 0; i < *rank; i++)
-            dims[i] = fx_wrap_dim(given[i], *rank);
-        return true;
-    }
-    bool t = fx_is_call(view, FX_OP_t);
-    if (!t && !fx_is_call(view, FX_OP_transpose_int))
-        return false;
-    if (*rank >= 2) {
-        int a = t ? 0 : fx_wrap_dim(fx_node_int(view, 1), *rank), b = t ? 1 : fx_wrap_dim(fx_node_int(view, 2), *rank);
-        dims[a] = b;
-        dims[b] = a;
-    }
-    return true;
 }
 
 fx_node *fx_view_again(fx_rw *w, const fx_node *view, fx_node *base)

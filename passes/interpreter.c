@@ -37,6 +37,7 @@ void fx_run_drop(fx_interpreter *in, fx_run_value *v)
 static void new_tensor(fx_interpreter *in, fx_dtype dtype, int rank, const int64_t *sizes, fx_tensor *out)
 {
     fx_eval_run own = {.base = {.ctx = in->ctx}, .heap = in->heap};
+    own.base.out = own.few;
     fx_eval_new(&own.base, 0, dtype, rank, sizes);
     *out = own.base.out[0];
 }

@@ -128,6 +128,46 @@ fx_node *fx_rw_slice(fx_rw *w, fx_node *x, int dim, int64_t start, int64_t stop,
     return end(w, &c, suffix);
 }
 
+void fx_call_size(fx_call *c, fx_dim v)
+{
+    fx_call_arg(c, v.sym ? fx_arg_sym(c->g->ctx, v.sym) : fx_arg_int(c->g->ctx, v.value));
+}
+
+void fx_call_sizes(fx_call *c, int n, const fx_dim *v)
+{
+    const fx_arg *items[FX_MAX_RANK];
+    for (int i = 0; i < n && i < FX_MAX_RANK; i++)
+        items[i] = v[i].sym ? fx_arg_sym(c->g->ctx, v[i].sym) : fx_arg_int(c->g->ctx, v[i].value);
+    fx_call_arg(c, fx_arg_seq(c->g->ctx, FX_ARG_LIST, n < FX_MAX_RANK ? n : FX_MAX_RANK, items));
+}
+
+fx_node *fx_rw_view_to(fx_rw *w, fx_node *x, int rank, const fx_dim *sizes, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_view);
+    fx_call_node(&c, x);
+    fx_call_sizes(&c, rank, sizes);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_expand_to(fx_rw *w, fx_node *x, int rank, const fx_dim *sizes, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_expand);
+    fx_call_node(&c, x);
+    fx_call_sizes(&c, rank, sizes);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_slice_to(fx_rw *w, fx_node *x, int dim, fx_dim start, fx_dim stop, int64_t step, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_slice_Tensor);
+    fx_call_node(&c, x);
+    fx_call_int(&c, dim);
+    fx_call_size(&c, start);
+    fx_call_size(&c, stop);
+    fx_call_int(&c, step);
+    return end(w, &c, suffix);
+}
+
 /* More tensors than a call takes are joined in groups first. */
 fx_node *fx_rw_cat(fx_rw *w, int n, fx_node *const *x, int dim, const char *suffix)
 {
@@ -141,6 +181,25 @@ fx_node *fx_rw_cat(fx_rw *w, int n, fx_node *const *x, int dim, const char *suff
     fx_call c = fx_rw_call(w, FX_OP_cat);
     fx_call_nodes(&c, n, x);
     fx_call_int(&c, dim);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_reduce(fx_rw *w, fx_opid op, fx_node *x, int n, const int64_t *dims, bool keep, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, op);
+    fx_call_node(&c, x);
+    fx_call_ints(&c, n, dims);
+    fx_call_bool(&c, keep);
+    return end(w, &c, suffix);
+}
+
+fx_node *fx_rw_arange(fx_rw *w, fx_dim start, fx_dim stop, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_arange_start_step);
+    fx_call_size(&c, start);
+    fx_call_size(&c, stop);
+    fx_call_int(&c, 1);
+    fx_call_arg(&c, fx_arg_dtype(w->ctx, FX_I64));
     return end(w, &c, suffix);
 }
 
@@ -241,6 +300,15 @@ int fx_dims(const fx_node *n, int64_t *sizes)
         return 0;
     for (int i = 0; i < n->type->rank; i++)
         sizes[i] = n->type->dims[i].value;
+    return n->type->rank;
+}
+
+int fx_sizes(const fx_node *n, fx_dim *sizes)
+{
+    if (!n->type || n->type->kind != FX_TYPE_TENSOR || n->type->rank > FX_MAX_RANK)
+        return -1;
+    for (int i = 0; i < n->type->rank; i++)
+        sizes[i] = n->type->dims[i];
     return n->type->rank;
 }
 
@@ -362,6 +430,29 @@ void fx_rw_single_result(fx_rw *w, fx_node *value, const char *what)
             return;
     }
     if (w->at->n_uses == 0)
+        w->status = fx_node_erase(w->at);
+}
+
+void fx_rw_results(fx_rw *w, int n, fx_node *const *values)
+{
+    for (fx_use *u = w->at->first_use, *next; u && w->status == FX_OK; u = next) {
+        next = u->next;
+        fx_node *item = u->user;
+        if (!fx_is_call(item, FX_OP_getitem)) {
+            fx_rw_refuse(w, "its results are used whole by '%s'; only its items can be compiled", item->name);
+            return;
+        }
+        int64_t index = fx_node_int(item, 1);
+        index += index < 0 ? n : 0;
+        if (index < 0 || index >= n) {
+            fx_rw_refuse(w, "there are %d results, '%s' takes number %lld", n, item->name, (long long)index);
+            return;
+        }
+        if (item->n_uses)
+            fx_node_replace_uses(item, values[index]);
+        w->status = fx_node_erase(item);
+    }
+    if (w->status == FX_OK)
         w->status = fx_node_erase(w->at);
 }
 

@@ -35,7 +35,17 @@ fx_node *fx_rw_view(fx_rw *w, fx_node *x, int rank, const int64_t *sizes, const 
 fx_node *fx_rw_permute(fx_rw *w, fx_node *x, int rank, const int64_t *dims, const char *suffix);
 fx_node *fx_rw_expand(fx_rw *w, fx_node *x, int rank, const int64_t *sizes, const char *suffix);
 fx_node *fx_rw_slice(fx_rw *w, fx_node *x, int dim, int64_t start, int64_t end, int64_t step, const char *suffix);
+/* The same with sizes that may be expressions. */
+fx_node *fx_rw_view_to(fx_rw *w, fx_node *x, int rank, const fx_dim *sizes, const char *suffix);
+fx_node *fx_rw_expand_to(fx_rw *w, fx_node *x, int rank, const fx_dim *sizes, const char *suffix);
+fx_node *fx_rw_slice_to(fx_rw *w, fx_node *x, int dim, fx_dim start, fx_dim end, int64_t step, const char *suffix);
+void fx_call_size(fx_call *c, fx_dim v);
+void fx_call_sizes(fx_call *c, int n, const fx_dim *v);
 fx_node *fx_rw_cat(fx_rw *w, int n, fx_node *const *x, int dim, const char *suffix);
+/* sum, amax, var and the like: (x, dims, keepdim); of var, correction stands between. */
+fx_node *fx_rw_reduce(fx_rw *w, fx_opid op, fx_node *x, int n, const int64_t *dims, bool keep, const char *suffix);
+/* start, start + 1, ... below end, as int64. */
+fx_node *fx_rw_arange(fx_rw *w, fx_dim start, fx_dim end, const char *suffix);
 fx_node *fx_rw_cast(fx_rw *w, fx_node *x, fx_dtype dtype, const char *suffix);
 fx_node *fx_rw_item(fx_rw *w, fx_node *tuple, int index, const char *suffix);
 fx_node *fx_rw_unary(fx_rw *w, fx_opid op, fx_node *x, const char *suffix);
@@ -51,6 +61,8 @@ fx_node *fx_rw_wide(fx_rw *w, fx_node *x);
 /* Sizes of a static tensor; returns the rank, 0 when there is no such type. */
 int fx_dims(const fx_node *n, int64_t *sizes);
 int64_t fx_dim_size(const fx_node *n, int dim); /* negative dims count from the end; 0 when out of range */
+/* Sizes of any tensor, numbers or expressions; the rank, -1 when it is not one. */
+int fx_sizes(const fx_node *n, fx_dim *sizes);
 bool fx_is_tensor(const fx_node *n);            /* typed as a tensor whose sizes are numbers */
 bool fx_same_type(const fx_node *a, const fx_node *b); /* tensors of equal shape and dtype, or tuples of such */
 bool fx_is_call(const fx_node *n, fx_opid op);
@@ -67,6 +79,9 @@ fx_status fx_attr_value(fx_graph *g, const fx_node *n, fx_tensor *out);
 /* If every user of a multi-result node takes result 0 by getitem, they become uses of `value`, and they and (if it is not `value`'s
  * own source) the node go; otherwise refused, with `what` naming the other result. */
 void fx_rw_single_result(fx_rw *w, fx_node *value, const char *what);
+
+/* Every getitem of `at` becomes the value of its number, and they and `at` go. A value may be NULL where nothing is used. */
+void fx_rw_results(fx_rw *w, int n, fx_node *const *values);
 
 /* Gives types to nodes that have none. */
 fx_status fx_infer_missing(fx_graph *g);

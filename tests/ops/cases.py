@@ -778,3 +778,175 @@ def attention(c):
             c.add(n, t, [5], c.randn(5, dtype=t.dtype), 1e-6, tolerance=tolerance)
             c.add(n, t, [4, 5], c.randn(4, 5, dtype=t.dtype), 1e-5, tolerance=tolerance)
         as_dtype(c, n, c.randn(3, 8) * 1e-3, torch.bfloat16, [8], None, None)
+
+
+@group
+def product(c):
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        def r(*sizes):
+            return c.randint(-9, 9, *sizes) if dtype == torch.int64 else c.randn(*sizes, dtype=dtype)
+        v, u, m, n, b, d = r(5), r(5), r(4, 5), r(5, 6), r(3, 4, 5), r(3, 5, 6)
+        c.add("aten.dot.default", v, u, tolerance="max")
+        c.add("aten.mv.default", m, v, tolerance="max")
+        c.add("aten.outer.default", v, r(4), tolerance="max")
+        c.add("aten.inner.default", m, r(2, 5), tolerance="max")
+        c.add("aten.inner.default", b, v, tolerance="max")
+        c.add("aten.inner.default", b, r(), tolerance="max")
+        c.add("aten.tensordot.default", b, d, [2], [1], tolerance="max")
+        c.add("aten.tensordot.default", b, r(5, 4, 2), [1, 2], [1, 0], tolerance="max")
+        c.add("aten.tensordot.default", v, u, [], [], tolerance="max")
+        for kwargs in ({}, {"beta": 2, "alpha": 3}, {"beta": 0}, {"alpha": -1}):
+            c.add("aten.addmv.default", r(4), m, v, **kwargs, tolerance="max")
+            c.add("aten.addr.default", r(5, 4), v, r(4), **kwargs, tolerance="max")
+            c.add("aten.baddbmm.default", r(3, 4, 6), b, d, **kwargs, tolerance="max")
+            c.add("aten.baddbmm.default", r(6), b, d, **kwargs, tolerance="max")
+            c.add("aten.addbmm.default", r(4, 6), b, d, **kwargs, tolerance="max")
+        for equation, operands in [
+                ("ij,jk->ik", (m, n)), ("bij,bjk->bik", (b, d)), ("bij,bjk", (b, d)), ("ij->ji", (m,)), ("ij->", (m,)), ("ij->j", (m,)),
+                ("i,j->ij", (v, u)), ("i,i->", (v, u)), ("ii->i", (r(4, 4),)), ("ii", (r(4, 4),)), ("ij,ij->ij", (m, m)),
+                ("bhqd,bhkd->bhqk", (r(2, 3, 4, 5), r(2, 3, 6, 5))), ("bhqk,bhkd->bqhd", (r(2, 3, 4, 6), r(2, 3, 6, 5))),
+                ("...ij,...jk->...ik", (b, d)), ("...i,i->...", (b, v)), ("i...,i...->...", (r(3, 4), r(3, 1))), ("...ij->...ji", (b,)),
+                ("ij,jk,kl->il", (m, n, r(6, 2))), ("i,ij,j", (r(4), m, v)), ("ab,cd->acbd", (m, n)), ("iji,j->i", (r(4, 5, 4), v)),
+                ("bn,anm,bm->ba", (r(3, 4), r(2, 4, 5), r(3, 5))), ("ij,jk->k", (m, n)), ("a b, b c -> a c", (m, n))]:
+            c.add("aten.einsum.default", equation, list(operands), tolerance="max")
+        c.add("aten.einsum.default", "ij,jk,kl->il", [m, n, r(6, 2)], path=[1, 2, 0, 1], tolerance="max")
+    as_dtype(c, "aten.einsum.default", "ij,jk->ik", torch.bfloat16, [c.randn(4, 5), c.randn(5, 6)])
+    c[-1] = (*c[-1][:3], 0.05)
+
+
+@group
+def spread(c):
+    nan = torch.tensor([[1.0, NAN], [INF, -INF], [2.0, 3.0]])
+    x, d = c.randn(3, 4, 5), c.randn(3, 4, 5, dtype=torch.float64)
+    for t in (x, d, x.permute(2, 0, 1), c.randn(1, 7)):
+        for v in ("std", "var"):
+            for dim in ([0], [1], [-1, 0], None):
+                for keep in (False, True):
+                    for correction in (0, 1, 2.5):
+                        if v == "std":
+                            c.add("aten.std.correction", t, dim, correction=correction, keepdim=keep, tolerance="max")
+                        c.add(f"aten.{v}_mean.correction", t, dim, correction=correction, keepdim=keep, tolerance="max")
+                    for unbiased in (False, True):
+                        c.add(f"aten.{v}.dim", t, dim, unbiased, keep, tolerance="max")
+            c.add(f"aten.{v}.default", t, tolerance="max")
+            c.add(f"aten.{v}.default", t, False, tolerance="max")
+        for p in (2, 1, 0, 3, 0.5, INF, -INF):
+            for dim in ([0], [0, -1]):
+                c.add("aten.linalg_vector_norm.default", t, p, dim, True, tolerance="max")
+                c.add("aten.norm.ScalarOpt_dim", t, p, dim, tolerance="max")
+            c.add("aten.linalg_vector_norm.default", t, p, tolerance="max")
+            c.add("aten.norm.Scalar", t, p, tolerance="max")
+        c.add("aten.norm.ScalarOpt_dim", t, None, [0], tolerance="max")
+        c.add("aten.logsumexp.default", t * 50, [0], tolerance="max")
+        c.add("aten.logsumexp.default", t, [0, -1], True, tolerance="max")
+        c.add("aten.max.default", t)
+        c.add("aten.min.default", t)
+        c.add("aten.count_nonzero.dim_IntList", (t > 0) * t, [0])
+    c.add("aten.linalg_vector_norm.default", x, 2, None, False, dtype=torch.float64, tolerance="max")
+    c.add("aten.logsumexp.default", nan, [1])
+    c.add("aten.logsumexp.default", torch.tensor([[-INF, -INF]]), [1])
+    c.add("aten.logsumexp.default", c.randint(-3, 9, 4, 5), [0], tolerance="max")
+    c.add("aten.std.correction", torch.full((4, 6), 3.0), [1], tolerance="max")
+    c.add("aten.max.default", nan)
+    c.add("aten.min.default", c.randint(-9, 9, 20))
+    c.add("aten.max.default", torch.tensor(2.5))
+    c.add("aten.count_nonzero.dim_IntList", c.bools(3, 4), [0, 1])
+    for t in (x, torch.full((2, 3), -INF), torch.tensor([[0.0, -INF], [-INF, -INF]])):
+        c.add("aten._safe_softmax.default", t, -1, tolerance="max")
+        c.add("aten._safe_softmax.default", t, 0, torch.float64, tolerance="max")
+    for t in (c.randn(2, 3, 4), c.randn(2, 3, 4, 5)):
+        c.add("aten.instance_norm.default", t, None, None, None, None, True, 0.1, 1e-5, False, tolerance="max")
+        c.add("aten.instance_norm.default", t, c.randn(3), c.randn(3), None, None, True, 0.1, 1e-5, False, tolerance="max")
+
+
+@group
+def rearranging(c):
+    x, ints = c.randn(2, 3, 4), c.randint(0, 9, 2, 3)
+    for t in (x, x.permute(2, 0, 1), c.randint(-9, 9, 2, 3, 4)):
+        for by in ([1, 1, 1], [2, 1, 3], [2, 2, 2], [3, 1, 1, 2], [0, 1, 1]):
+            c.add("aten.repeat.default", t, by)
+            c.add("aten.tile.default", t, by)
+        c.add("aten.tile.default", t, [2])
+        for dim in (None, 0, 1, -1):
+            c.add("aten.repeat_interleave.self_int", t, 3, dim)
+        c.add("aten.repeat_interleave.self_int", t, 1, 0)
+        for shifts, dims in (([1], []), ([-2], []), ([1], [0]), ([1, -2], [1, -1]), ([7, 0], [0, 1])):
+            c.add("aten.roll.default", t, shifts, dims)
+        for diagonal in (0, 1, -2, 9):
+            c.add("aten.tril.default", t, diagonal)
+            c.add("aten.triu.default", t, diagonal)
+        for offset, d0, d1 in ((0, -2, -1), (1, 0, 2), (-2, -1, 0), (0, 1, 3)):
+            c.add("aten.diag_embed.default", t, offset, d0, d1)
+        c.add("aten.select_scatter.default", t, t.select(1, 0).contiguous() + 1, 1, 1)
+        c.add("aten.select_scatter.default", t, t.select(-1, 0).contiguous() + 1, -1, -1)
+        for dim, start, end, step in ((0, None, None, 1), (1, 1, None, 1), (-1, 0, -1, 1), (2, 0, 9, 2), (2, 1, 2, 1), (1, 1, 1, 1)):
+            src = t[(slice(None),) * (dim % 3) + (slice(start, end, step),)].contiguous() + 1
+            c.add("aten.slice_scatter.default", t, src, dim, start, end, step)
+        for n in (0, 1, 2):
+            c.add("aten.diff.default", t, n)
+            c.add("aten.diff.default", t, n, 0)
+        c.add("aten.diff.default", t, 1, 1, t, t + 1)
+        c.add("aten.zero.default", t)
+        for other in (c.randn(2), ints, c.bools(2), c.randn(2, dtype=torch.float64)):
+            c.add("aten.type_as.default", t, other)
+            c.add("aten.to.other", t, other)
+        for dtype in (torch.float64, torch.int32, torch.float32):
+            c.add("aten.to.dtype_layout", t, dtype=dtype)
+            c.add("aten.to.device", t, torch.device("cpu"), dtype)
+        for name in ("zeros", "ones"):
+            c.add(f"aten.new_{name}.default", t, [2, 3])
+            c.add(f"aten.new_{name}.default", t, [4], dtype=torch.int32)
+        c.add("aten.new_full.default", t, [2, 3], 2)
+        c.add("aten.new_full.default", t, [2], 1.5, dtype=torch.float64)
+        c.add("aten.index_fill.int_Scalar", t, 1, torch.tensor([1, 0]), 3)
+        c.add("aten.index_fill.int_Scalar", t, -1, torch.tensor([-1]), 3)
+        index = torch.tensor([1, 0])
+        c.add("aten.index_copy.default", t, 1, index, t.narrow(1, 0, 2).contiguous() * 2)
+        c.add("aten.index_add.default", t, 1, torch.tensor([1, 1]), t.narrow(1, 0, 2).contiguous(), tolerance="max")
+        c.add("aten.index_add.default", t, 1, index, t.narrow(1, 0, 2).contiguous(), alpha=2, tolerance="max")
+        index = c.randint(0, t.shape[1], t.shape[0], 7, t.shape[2])
+        c.add("aten.take_along_dim.default", t, index, 1)
+        c.add("aten.take_along_dim.default", t, index[:1], 1)
+        c.add("aten.take_along_dim.default", t, c.randint(0, 24, 2, 3))
+        c.add("aten.narrow.default", t, 1, 1, 1)
+        c.add("aten.narrow.default", t, -1, -2, 2)
+        for source, to in (([0], [2]), ([0, 1], [1, 2]), ([-1, 0], [0, 1])):
+            c.add("aten.movedim.intlist", t, source, to)
+        c.add("aten.movedim.int", t, 0, -1)
+        c.add("aten.numpy_T.default", t)
+        c.add("aten.mT.default", t)
+        c.add("aten.ravel.default", t)
+        c.add("aten.reshape_as.default", t, c.randn(4, 6))
+        for dim in (0, -1):
+            c.add("aten.unbind.int", t, dim)
+            c.add("aten.unsafe_split.Tensor", t, 2, dim)
+            for sections in (1, 2, 5):
+                c.add("aten.tensor_split.sections", t, sections, dim)
+    c.add("aten.diff.default", c.bools(3, 9))
+    c.add("aten.unbind.int", c.randn(40, 2))
+    c.add("aten.pixel_unshuffle.default", c.randn(2, 3, 4, 6), 2)
+    c.add("aten.pixel_unshuffle.default", c.randn(1, 6, 6), 3)
+    for indexing in ("ij", "xy"):
+        c.add("aten.meshgrid.indexing", [c.randn(3), c.randn(4), c.randn(2)], indexing=indexing)
+        c.add("aten.meshgrid.indexing", [c.randint(0, 9, 3), c.randint(0, 9, 4)], indexing=indexing)
+    c.add("aten.meshgrid.default", [c.randn(3), c.randn(4)])
+    c.add("aten.one_hot.default", ints, 9)
+    c.add("aten.one_hot.default", torch.tensor(2), 4)
+    edges = torch.tensor([-1.0, 0.0, 0.0, 2.5])
+    for right in (False, True):
+        for t in (c.randn(3, 4), torch.tensor([0.0, -1.0, 2.5, 9.0, NAN, INF, -INF]), c.randint(-2, 4, 9)):
+            c.add("aten.bucketize.Tensor", t, edges, right=right)
+            c.add("aten.searchsorted.Tensor", edges, t, right=right)
+        c.add("aten.bucketize.Tensor", c.randn(5), edges, out_int32=True, right=right)
+        c.add("aten.searchsorted.Tensor", c.randn(2, 3, 6).sort().values, c.randn(2, 3, 4), right=right)
+    c.add("aten.searchsorted.Tensor", edges, c.randn(5), side="right")
+    for t in (c.randn(4, 6), c.randn(2, 6, 3)):
+        c.add("aten.glu.default", t, 1, tolerance=ULPS * 3)
+    c.add("aten.glu.default", c.randn(4, 6, dtype=torch.float64), 0, tolerance=F64)
+    as_dtype(c, "aten.glu.default", c.randn(4, 6), torch.bfloat16)
+    for dtype in (None, torch.float64, torch.int64):
+        c.add("aten.eye.default", 3, dtype=dtype)
+        c.add("aten.eye.m", 3, 5, dtype=dtype)
+        c.add("aten.linspace.default", -1.5, 7, 9, dtype=dtype, tolerance="max")
+        c.add("aten.linspace.default", 3, 0, 4, dtype=dtype, tolerance="max")
+    c.add("aten.linspace.default", 3, 9, 1)

@@ -22,6 +22,9 @@ OP_DEF = pathlib.Path(__file__).resolve().parents[2] / "ir" / "op.def"
 ELSEWHERE = {
     "_operator.getitem": "every case with several results",
     "aten.sym_size.int": "test_dynamic_sizes",
+    "aten.new_empty.default": "test_empty",
+    "aten.empty.memory_format": "test_empty",
+    "aten.empty_like.default": "test_empty",
     "aten._assert_tensor_metadata.default": "every case with to.dtype, by export",
 }
 PER_PROGRAM = 250
@@ -214,6 +217,18 @@ def test_in_place_through_views(fxcc, tmp_path):
     got = run_program(fxcc, program, [x, y], tmp_path)
     for g, w in zip(got, want, strict=True):
         assert difference(g, w.numpy(), 1e-6) is None
+
+
+def test_empty(fxcc, tmp_path):
+    """Whatever is in it must not matter."""
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return torch.empty(2, 3).fill_(1.5), torch.empty_like(x).copy_(x), x.new_empty(3, dtype=torch.int64).zero_()
+
+    x = torch.randn(2, 2)
+    program = torch.export.export(Net(), (x,))
+    for g, w in zip(run_program(fxcc, program, [x], tmp_path), Net()(x), strict=True):
+        assert difference(g, w.numpy(), 0) is None
 
 
 class Sizes(torch.nn.Module):

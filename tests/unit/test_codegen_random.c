@@ -28,11 +28,12 @@ typedef struct source {
     const fx_sexpr *shared[FX_DTYPE_COUNT];               /* a part that several users share */
 } source;
 
-static const fx_dtype types[] = {FX_F32, FX_F64, FX_I8, FX_I16, FX_I32, FX_I64, FX_U8, FX_BOOL};
+static const fx_dtype types[] = {FX_F32, FX_F64, FX_I8, FX_I16, FX_I32, FX_I64, FX_U8, FX_BOOL, FX_F16, FX_BF16};
+enum { TYPES = sizeof types / sizeof types[0] };
 
 static bool is_float(fx_dtype d)
 {
-    return d == FX_F32 || d == FX_F64;
+    return fx_dtype_is_float(d);
 }
 
 static const fx_sexpr *leaf(source *s, fx_dtype d)
@@ -56,16 +57,17 @@ static const fx_sexpr *leaf(source *s, fx_dtype d)
 static const fx_sexpr *expression(source *s, fx_dtype d, int depth)
 {
     static const fx_sop floats[] = {FX_S_add, FX_S_sub, FX_S_mul, FX_S_div, FX_S_neg, FX_S_abs, FX_S_max, FX_S_min, FX_S_floor, FX_S_ceil,
-                                    FX_S_round, FX_S_trunc, FX_S_sqrt, FX_S_fmod, FX_S_select, FX_S_CAST};
-    static const fx_sop f32_more[] = {FX_S_relu, FX_S_clamp, FX_S_leaky_relu};
+                                    FX_S_round, FX_S_trunc, FX_S_sqrt, FX_S_fmod, FX_S_select, FX_S_CAST, FX_S_remainder, FX_S_floor_div,
+                                    FX_S_sign, FX_S_copysign, FX_S_relu, FX_S_clamp, FX_S_leaky_relu};
     static const fx_sop ints[] = {FX_S_add, FX_S_sub, FX_S_mul, FX_S_neg, FX_S_max, FX_S_min, FX_S_and, FX_S_or, FX_S_xor, FX_S_not, FX_S_select,
-                                  FX_S_CAST};
+                                  FX_S_CAST, FX_S_div, FX_S_floor_div, FX_S_abs, FX_S_sign, FX_S_fmod, FX_S_remainder, FX_S_pow, FX_S_relu,
+                                  FX_S_clamp, FX_S_shl, FX_S_shr, FX_S_fmax, FX_S_fmin};
     static const fx_sop bools[] = {FX_S_eq, FX_S_ne, FX_S_lt, FX_S_le, FX_S_gt, FX_S_ge, FX_S_and, FX_S_or, FX_S_xor, FX_S_not, FX_S_select, FX_S_CAST};
     if (depth == 0 || draw(8) == 0)
         return leaf(s, d);
     if (s->shared[d] && draw(10) == 0)
         return s->shared[d];
-    fx_sop op = d == FX_F32 && draw(6) == 0 ? f32_more[draw(3)] : is_float(d) ? floats[draw(16)] : d == FX_BOOL ? bools[draw(12)] : ints[draw(12)];
+    fx_sop op = is_float(d) ? floats[draw(sizeof floats / sizeof floats[0])] : d == FX_BOOL ? bools[draw(12)] : ints[draw(sizeof ints / sizeof ints[0])];
     const fx_sexpr *a[3] = {NULL, NULL, NULL};
     fx_dtype from = d;
     if (op == FX_S_CAST || (op >= FX_S_eq && op <= FX_S_ge))
@@ -73,8 +75,8 @@ static const fx_sexpr *expression(source *s, fx_dtype d, int depth)
     for (int i = 0; i < (op == FX_S_CAST ? 1 : fx_sop_arity(op)); i++)
         a[i] = expression(s, op == FX_S_select && i == 0 ? FX_BOOL : from, depth - 1);
     if (op == FX_S_clamp) { /* its bounds are constants of the model */
-        a[1] = fx_s_const(s->p, FX_F32, -2);
-        a[2] = fx_s_const(s->p, FX_F32, 3.5);
+        a[1] = fx_s_const(s->p, d, d == FX_U8 ? 1 : -2);
+        a[2] = fx_s_const(s->p, d, is_float(d) ? 3.5 : 3);
     }
     const fx_sexpr *x = fx_s_op(s->p, op, d, a[0], a[1], a[2]);
     if (draw(4) == 0)
@@ -121,13 +123,13 @@ START_TEST(emitted_equals_interpreted)
     fx_program *p = fx_program_new(ctx, "random", &target);
     source s = {.p = p, .index = fx_affine_const(0)};
     fx_affine_add(ctx, &s.index, 0, fx_dim_of(1));
-    fx_tensor in[8];
-    for (int i = 0; i < 8; i++) {
+    fx_tensor in[TYPES];
+    for (int i = 0; i < TYPES; i++) {
         s.bufs[types[i]][s.n_bufs[types[i]]++] = add_io(p, true, types[i]);
         in[i] = random_input(ctx, types[i]);
     }
     for (int k = 0; k < OUTPUTS; k++) {
-        fx_dtype d = types[draw(8)];
+        fx_dtype d = types[draw(TYPES)];
         int out = add_io(p, false, d);
         fx_step *step = fx_program_step(p, "step");
         step->title = step->shapes = "random";
@@ -146,11 +148,11 @@ START_TEST(emitted_equals_interpreted)
     }
     size_t n_out, n_files;
     fx_tensor *out;
-    fx_status status = fx_program_run(p, false, 8, in, &n_out, &out);
+    fx_status status = fx_program_run(p, false, TYPES, in, &n_out, &out);
     for (size_t i = 0; i < fx_diag_count(ctx); i++)
         fprintf(stderr, "%s\n", fx_diag_get(ctx, i)->message);
     ck_assert_int_eq(status, FX_OK);
-    fx_golden g = {.n_inputs = 8, .inputs = in, .n_outputs = n_out, .outputs = out};
+    fx_golden g = {.n_inputs = TYPES, .inputs = in, .n_outputs = n_out, .outputs = out};
     fx_file *files;
     fx_emit_options o = {.prefix = "net", .golden = &g};
     ck_assert_int_eq(fx_emit_c(p, &o, &n_files, &files), FX_OK);
@@ -163,7 +165,7 @@ START_TEST(emitted_equals_interpreted)
     }
     bool clang = _i % 2 && system("clang --version >/dev/null 2>&1") == 0;
     snprintf(command, sizeof command, "cd %s && %s -std=c99 -pedantic -Wall -Wextra -Werror %s net.c net_weights.c net_check.c -o check -lm && "
-             "./check >out.txt || { grep FAILED out.txt; exit 1; }", folder, clang ? "clang" : "gcc", _i % 3 ? "-O1" : "-O3");
+             "./check >out.txt || { grep FAILED out.txt; exit 1; }", folder, clang ? "clang" : "gcc", _i % 3 == 0 ? "-O3" : _i % 3 == 1 ? "-O1" : "-O1 -fsanitize=undefined -fno-sanitize-recover");
     ck_assert_msg(system(command) == 0, "seed %d: see %s", _i, folder);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     ck_assert_int_eq(system(command), 0);
