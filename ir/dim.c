@@ -528,56 +528,69 @@ static bool read_poly(proof *f, const fx_sym *s, poly *p)
     return true;
 }
 
+/* p with `what` (a polynomial) in the place of factor * atom k. False when k is in p otherwise, or not at all. */
+static bool substitute(poly *p, int k, int64_t factor, const poly *what)
+{
+    const __int128 most = (__int128)1 << 62;
+    bool found = false;
+    poly out;
+    out.n = 0;
+    for (int i = 0; i < p->n; i++) {
+        term rest = p->t[i];
+        int at = 0, times = 0;
+        for (int j = 0; j < rest.n; j++) {
+            if (rest.atom[j] == k) {
+                at = j;
+                times++;
+            }
+        }
+        if (times == 0) {
+            if (!add_term(&out, rest))
+                return false;
+            continue;
+        }
+        if (times > 1 || rest.coef % factor)
+            return false;
+        found = true;
+        rest.n--;
+        memmove(&rest.atom[at], &rest.atom[at + 1], sizeof(int) * (size_t)(rest.n - at));
+        rest.coef /= factor;
+        for (int w = 0; w < what->n; w++) {
+            term t = rest;
+            if (t.n + what->t[w].n > MAX_FACTORS || what->t[w].coef >= most || what->t[w].coef <= -most || t.coef >= most || t.coef <= -most)
+                return false;
+            for (int j = 0; j < what->t[w].n; j++)
+                insert_atom(&t, what->t[w].atom[j]);
+            t.coef *= what->t[w].coef;
+            if (!add_term(&out, t))
+                return false;
+        }
+    }
+    if (found)
+        *p = out;
+    return found;
+}
+
 /* by * (a // by) is a - a % by, where the rest is within [0, by): with that in place of the quotient, by how much the last window
- * of a strided one falls short is bounded. True when a quotient was replaced. */
-static bool replace_quotient(fx_context *ctx, proof *f, poly *p)
+ * of a strided one falls short is bounded. The other way round (`mods`) a rest is what whole pieces leave: no more than a. True when
+ * something was replaced. */
+static bool replace_quotient(fx_context *ctx, proof *f, poly *p, bool mods)
 {
     for (int k = 0; k < f->n_atoms; k++) {
         const fx_sym *q = f->atom[k];
-        if ((q->kind != FX_SYM_FLOORDIV && q->kind != FX_SYM_CEILDIV) || q->args[1]->kind != FX_SYM_INT || q->args[1]->value < 1)
+        bool up = q->kind == FX_SYM_CEILDIV;
+        if ((mods ? q->kind != FX_SYM_MOD : q->kind != FX_SYM_FLOORDIV && !up) || q->args[1]->kind != FX_SYM_INT || q->args[1]->value < 1)
             continue;
-        int64_t by = q->args[1]->value;
-        bool up = q->kind == FX_SYM_CEILDIV, fits = true, found = false;
-        for (int i = 0; i < p->n; i++) {
-            int times = 0;
-            for (int j = 0; j < p->t[i].n; j++)
-                times += p->t[i].atom[j] == k;
-            fits &= times == 0 || (times == 1 && p->t[i].coef % by == 0);
-            found |= times != 0;
-        }
-        if (!fits || !found)
-            continue;
-        fx_dim a = fx_dim_sym(q->args[0]), m = fx_dim_mod(ctx, up ? fx_dim_scale(ctx, a, -1) : a, fx_dim_of(by));
-        poly whole, out;
-        out.n = 0;
-        if (!read_poly(f, fx_dim_as_sym(ctx, up ? fx_dim_add(ctx, a, m) : fx_dim_sub(ctx, a, m)), &whole))
-            continue;
-        for (int i = 0; i < p->n && fits; i++) {
-            term rest = p->t[i];
-            int at = 0;
-            while (at < rest.n && rest.atom[at] != k)
-                at++;
-            if (at == rest.n) {
-                fits = add_term(&out, rest);
-                continue;
-            }
-            rest.n--;
-            memmove(&rest.atom[at], &rest.atom[at + 1], sizeof(int) * (size_t)(rest.n - at));
-            rest.coef /= by;
-            for (int w = 0; w < whole.n && fits; w++) {
-                term t = rest;
-                fits = t.n + whole.t[w].n <= MAX_FACTORS && whole.t[w].coef < ((__int128)1 << 62) && whole.t[w].coef > -((__int128)1 << 62) &&
-                       t.coef < ((__int128)1 << 62) && t.coef > -((__int128)1 << 62);
-                for (int j = 0; fits && j < whole.t[w].n; j++)
-                    insert_atom(&t, whole.t[w].atom[j]);
-                t.coef *= fits ? whole.t[w].coef : 0;
-                fits = fits && add_term(&out, t);
-            }
-        }
-        if (!fits)
-            continue;
-        *p = out;
-        return true;
+        fx_dim a = fx_dim_sym(q->args[0]), by = fx_dim_of(q->args[1]->value), what;
+        if (mods)
+            what = fx_dim_sub(ctx, a, fx_dim_mul(ctx, by, fx_dim_floordiv(ctx, a, by)));
+        else if (up)
+            what = fx_dim_add(ctx, a, fx_dim_mod(ctx, fx_dim_scale(ctx, a, -1), by));
+        else
+            what = fx_dim_sub(ctx, a, fx_dim_mod(ctx, a, by));
+        poly whole;
+        if (read_poly(f, fx_dim_as_sym(ctx, what), &whole) && substitute(p, k, mods ? 1 : by.value, &whole))
+            return true;
     }
     return false;
 }
@@ -594,12 +607,15 @@ bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v)
     poly p;
     if (!read_poly(&f, d.sym, &p) || !add_term(&p, (term){.coef = -(__int128)v}))
         return false;
-    for (int round = 0; round < 4; round++) {
-        int budget = 64;
-        if (prove(&f, &p, 0, &budget))
-            return true;
-        if (!replace_quotient(ctx, &f, &p))
-            return false;
+    poly other = p;
+    for (int mods = 0; mods < 2; mods++, p = other) {
+        for (int round = 0; round < 4; round++) {
+            int budget = 64;
+            if (prove(&f, &p, 0, &budget))
+                return true;
+            if (!replace_quotient(ctx, &f, &p, mods))
+                break;
+        }
     }
     return false;
 }

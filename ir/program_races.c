@@ -114,54 +114,58 @@ static bool size_of(const fx_check *c, fx_dim d, fx_dim *size)
     return fx_check_le(c, fx_dim_of(0), *size);
 }
 
-/* With expressions: a coefficient larger than all that the other terms and d can add up to leaves its variable only 0. Variables are
- * taken away so, largest first; when the one that is not 0 comes to it, the indices never meet. */
+/* The least and largest value of coef * x; false when the sign cannot be told. */
+static bool reach(const fx_check *c, const sym_term *t, fx_dim *lo, fx_dim *hi)
+{
+    fx_dim end = fx_dim_mul(c->ctx, t->coef, t->last), zero = fx_dim_of(0);
+    bool up = fx_check_le(c, zero, t->coef);
+    if (!up && !fx_check_le(c, t->coef, zero))
+        return false;
+    *lo = up ? zero : end;
+    *hi = up ? end : zero;
+    if (t->both && up)
+        *lo = fx_dim_scale(c->ctx, end, -1);
+    else if (t->both)
+        *hi = fx_dim_scale(c->ctx, end, -1);
+    return true;
+}
+
+/* With expressions: a coefficient larger than what the other terms can leave of d leaves its variable only 0. Variables are taken away
+ * so, largest first; when the one that is not 0 comes to it, the indices never meet. Nor do they when d is out of reach: two parts of
+ * a buffer, apart. */
 static bool meet_dims(const fx_check *c, sym_term *t, int n, fx_dim d)
 {
-    fx_dim span[MAX_TERMS], coef[MAX_TERMS], total;
-    if (!size_of(c, d, &total))
-        return true;
+    fx_dim lo[MAX_TERMS], hi[MAX_TERMS], coef[MAX_TERMS], least = fx_dim_of(0), most = fx_dim_of(0);
     for (int i = 0; i < n; i++) {
-        if (!size_of(c, t[i].coef, &coef[i]))
+        if (!reach(c, &t[i], &lo[i], &hi[i]) || !size_of(c, t[i].coef, &coef[i]))
             return true;
-        span[i] = fx_dim_mul(c->ctx, coef[i], t[i].last);
-        total = fx_dim_add(c->ctx, total, span[i]);
+        least = fx_dim_add(c->ctx, least, lo[i]);
+        most = fx_dim_add(c->ctx, most, hi[i]);
     }
+    if (fx_check_le(c, fx_dim_plus(c->ctx, most, 1), d) || fx_check_le(c, fx_dim_plus(c->ctx, d, 1), least))
+        return false;
     for (bool found = true; found;) {
         found = false;
         for (int i = 0; i < n; i++) {
-            fx_dim rest = fx_dim_sub(c->ctx, total, span[i]);
-            if (!fx_check_le(c, fx_dim_plus(c->ctx, rest, 1), coef[i]))
+            /* coef * x is d less the rest */
+            fx_dim rest_least = fx_dim_sub(c->ctx, least, lo[i]), rest_most = fx_dim_sub(c->ctx, most, hi[i]);
+            if (!fx_check_le(c, fx_dim_plus(c->ctx, fx_dim_sub(c->ctx, d, rest_least), 1), coef[i]) ||
+                !fx_check_le(c, fx_dim_plus(c->ctx, fx_dim_sub(c->ctx, rest_most, d), 1), coef[i]))
                 continue;
             if (t[i].not_zero)
                 return false;
-            total = rest;
+            least = rest_least;
+            most = rest_most;
             found = true;
             n--;
             t[i] = t[n];
             coef[i] = coef[n];
-            span[i] = span[n];
+            lo[i] = lo[n];
+            hi[i] = hi[n];
             i--;
         }
     }
     return true;
-}
-
-/* The values that the terms take together never are d: two parts of a buffer, apart. */
-static bool out_of_reach(const fx_check *c, const sym_term *t, int n, fx_dim d)
-{
-    fx_dim lo = fx_dim_of(0), hi = fx_dim_of(0);
-    for (int i = 0; i < n; i++) {
-        fx_dim span = fx_dim_mul(c->ctx, t[i].coef, t[i].last);
-        bool up = fx_check_le(c, fx_dim_of(0), t[i].coef);
-        if (!up && !fx_check_le(c, t[i].coef, fx_dim_of(0)))
-            return false;
-        if (up || t[i].both)
-            hi = up ? fx_dim_add(c->ctx, hi, span) : fx_dim_sub(c->ctx, hi, span);
-        if (!up || t[i].both)
-            lo = up ? fx_dim_sub(c->ctx, lo, span) : fx_dim_add(c->ctx, lo, span);
-    }
-    return fx_check_le(c, fx_dim_plus(c->ctx, hi, 1), d) || fx_check_le(c, fx_dim_plus(c->ctx, d, 1), lo);
 }
 
 /* Whether index a in one iteration and index b in another one can be the same element. */
@@ -192,7 +196,7 @@ static bool can_meet(const race *r, const fx_affine *a, const fx_affine *b)
         }
         numbers &= !ca.sym && !cb.sym && !last.sym;
     }
-    return numbers ? meet_numbers(c, t, n, d.value) : !out_of_reach(c, t, n, d) && meet_dims(c, t, n, d);
+    return numbers ? meet_numbers(c, t, n, d.value) : meet_dims(c, t, n, d);
 }
 
 /* ---- collecting ------------------------------------------------------------------------------------------------------ */

@@ -364,6 +364,14 @@ static void add_fold(rows *r, int i, int part, int pass, fx_sop op, fx_dtype dty
     r->n_passes = pass + 1 > r->n_passes ? pass + 1 : r->n_passes;
 }
 
+static bool wants_more_than_mean(const fx_node *n)
+{
+    bool more = n->op->id != FX_OP_native_layer_norm;
+    for (const fx_use *u = n->first_use; u && !more; u = u->next)
+        more = u->user->opcode != FX_CALL_FUNCTION || u->user->op->id != FX_OP_getitem || fx_node_int(u->user, 1) != 1;
+    return more;
+}
+
 /* The folds of member i, whose input is known after `from` passes; how many passes until its value is. */
 static int find_folds(rows *r, int i, int from)
 {
@@ -388,7 +396,8 @@ static int find_folds(rows *r, int i, int from)
     case FX_OP_native_layer_norm:
         t = n->op->id == FX_OP_var_correction ? t : norm_dtype(n);
         add_fold(r, i, 1, from, FX_S_add, t, num(r, t, 0));
-        add_fold(r, i, 2, from + 1, FX_S_add, t, num(r, t, 0));
+        if (wants_more_than_mean(n))
+            add_fold(r, i, 2, from + 1, FX_S_add, t, num(r, t, 0));
         return from + 2;
     case FX_OP__softmax:
     case FX_OP__log_softmax:

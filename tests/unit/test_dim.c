@@ -44,6 +44,11 @@ START_TEST(sizes_of_indices_are_proved)
     fx_dim end = add(mul(add(windows, n(-1)), n(2)), n(3));
     ck_assert(fx_dim_le(ctx, symbols, end, add(h, n(2))));
     ck_assert(!fx_dim_le(ctx, symbols, end, add(h, n(1))));
+    /* Whole pieces of 32 and what is left of h: within it, and apart. */
+    fx_dim whole = mul(fx_dim_floordiv(ctx, h, n(32)), n(32)), left = fx_dim_mod(ctx, h, n(32));
+    ck_assert(fx_dim_le(ctx, symbols, add(whole, left), h));
+    ck_assert(fx_dim_le(ctx, symbols, left, h));
+    ck_assert(!fx_dim_le(ctx, symbols, add(left, n(1)), h));
     ck_assert(fx_dim_le(ctx, symbols, fx_dim_max(ctx, s, n(3)), n(7)));
 }
 END_TEST
