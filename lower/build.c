@@ -389,6 +389,8 @@ fx_status fx_pass_build(fx_lower *l)
     b.group = FX_NEW_ARRAY(s, fx_group, ids);
     b.value = FX_NEW_ARRAY(s, fx_window, ids);
     b.results = FX_NEW_ARRAY(s, fx_window *, ids);
+    b.lazy = FX_NEW_ARRAY(s, const fx_lazy *, ids);
+    b.seen = FX_NEW_ARRAY(s, fx_node *, ids);
     b.nhwc = FX_NEW_ARRAY(s, fx_window, ids);
     b.dense = FX_NEW_ARRAY(s, fx_window, ids);
     b.home = FX_NEW_ARRAY(s, fx_home, ids);

@@ -3,6 +3,7 @@
 #ifndef FXCC_LOWER_BUILD_H
 #define FXCC_LOWER_BUILD_H
 
+#include "ir/index_map.h"
 #include "lower/lower.h"
 
 /* Where a node's tensor lives: a strided window on a buffer of the program. Offsets and strides count elements. */
@@ -35,6 +36,14 @@ typedef struct fx_group {
     struct fx_rows *rows;          /* a region of rows (build_rows.h), NULL: none */
 } fx_group;
 
+/* A value that is not stored: element by element it is one of the sources, or `fill` where the map reads none. */
+typedef struct fx_lazy {
+    const fx_imap *map;
+    int n_src;
+    fx_node **src;
+    const fx_sexpr *fill;
+} fx_lazy;
+
 typedef struct fx_build {
     fx_context *ctx;
     fx_graph *g;
@@ -46,7 +55,9 @@ typedef struct fx_build {
     /* side arrays by node id */
     fx_node **root;                /* the root of the node's group */
     fx_group *group;               /* at the root's id */
-    fx_window *value;
+    fx_window *value;              /* buf -1: not made yet, or read through `lazy` */
+    const fx_lazy **lazy;
+    fx_node **seen;                /* the region whose leaves are being collected */
     fx_window **results;            /* of a node with several results: where each lies (buf -1: not made); NULL: value is the first */
     fx_window *nhwc;                /* a channels-last copy made of the value, buf -1: none */
     fx_window *dense;               /* a row-major copy, likewise */
@@ -102,19 +113,22 @@ enum { FX_MAX_REGION_READS = 20 };
 
 /* ---- build_loops.c: loop nests -------------------------------------------------------------------- */
 
+/* Loops of a nest: dims of a tensor, or parts that they are split into. */
+enum { FX_NEST_DIMS = FX_SPLIT_MOST };
+
 /* An access of a nest: strides by the nest's dims. */
 typedef struct fx_nest_access {
     int buf;
     fx_dim offset;
-    fx_dim strides[FX_MAX_RANK];
+    fx_dim strides[FX_NEST_DIMS];
 } fx_nest_access;
 
 /* Loops over dims, outermost first: adjacent ones merged where all accesses allow. */
 typedef struct fx_nest {
     int n;
-    fx_dim extent[FX_MAX_RANK];
-    int var[FX_MAX_RANK];
-    const char *hint[FX_MAX_RANK];
+    fx_dim extent[FX_NEST_DIMS];
+    int var[FX_NEST_DIMS];
+    const char *hint[FX_NEST_DIMS];
 } fx_nest;
 
 /* dims in the order given by `order`; strides of the accesses are rewritten to the nest's dims. */
@@ -124,6 +138,32 @@ fx_stmt *fx_nest_wrap(fx_build *b, const fx_nest *nest, fx_stmt *body); /* body 
 bool fx_build_is_large(fx_build *b, int rank, const fx_dim *dims);  /* so many iterations are worth several threads */
 
 const char *fx_build_axis(int rank, int dim);              /* a name for a loop: "n" "c" "h" "w", or "i" "j" "k" ... */
+
+/* ---- build_read.c: values read through index maps --------------------------------------------------------- */
+
+/* What a nest over some dims reads: a strided window, or through a map whose pieces give elements of buf[source]. */
+typedef struct fx_read {
+    bool strided;
+    fx_nest_access access;         /* strided: by those dims */
+    const fx_imap *map;
+    const int *buf;
+    const fx_sexpr *fill;
+} fx_read;
+/* One of the boxes that a nest is cut into: its loops, and what each read is there: an access, or a number. */
+typedef struct fx_read_box {
+    fx_nest nest;
+    fx_nest_access access[FX_MAX_REGION_READS + 1];
+    const fx_sexpr *fill[FX_MAX_REGION_READS + 1];
+} fx_read_box;
+/* Makes n a value that is not stored: a view; a cat of src or a pad, where only loops read it and no part lies there already. */
+bool fx_build_lazy_view(fx_build *b, fx_node *n);
+bool fx_build_lazy_join(fx_build *b, fx_node *n, int n_src, fx_node *const *src, const fx_sexpr *fill);
+/* n read under dims it is broadcast to. */
+fx_status fx_build_read(fx_build *b, fx_node *n, int rank, const fx_dim *dims, fx_read *out);
+/* The boxes of a nest over dst's dims with these reads (dst itself is one of them); false when no split makes all affine. */
+bool fx_build_read_boxes(fx_build *b, const fx_window *dst, int n, const fx_read *reads, int *n_boxes, fx_read_box **boxes);
+/* Stores a value that was not, laid out as `like` (NULL: row-major): a step that says why. */
+fx_status fx_build_store(fx_build *b, fx_node *n, const fx_window *like);
 
 /* ---- build_contract.c: contractions of dtypes that no kernel takes, as plain loops ------------------- */
 fx_status fx_build_sums(fx_build *b, fx_node *root);

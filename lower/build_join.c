@@ -30,6 +30,8 @@ fx_status fx_build_cat(fx_build *b, fx_node *n)
     int64_t d64 = fx_node_int(n, 1);
     int d = (int)(d64 < 0 ? d64 + rank : d64);
     fx_window out = b->value[n->id], first;
+    if (out.buf < 0 && fx_build_lazy_join(b, n, count, parts, NULL))
+        return FX_OK;
     if (out.buf < 0) {
         fx_window pattern = fx_build_channels_last(b, n);
         FX_TRY(fx_build_value(b, parts[0], &first));
@@ -59,6 +61,8 @@ fx_status fx_build_pad(fx_build *b, fx_node *n)
 {
     fx_node *x = fx_node_input(n, 0);
     fx_window v, out;
+    if (fx_build_lazy_join(b, n, 1, &x, fx_build_param(b, n, 2, n->type->dtype)))
+        return FX_OK;
     FX_TRY(fx_build_value(b, x, &v));
     FX_TRY(fx_build_place(b, n, &v, &out));
     int64_t pad[2 * FX_MAX_RANK];

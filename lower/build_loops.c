@@ -10,14 +10,14 @@ enum { MAX_ACCESSES = FX_MAX_REGION_READS + 1 };
 
 const char *fx_build_axis(int rank, int dim)
 {
-    static const char *const nchw[] = {"n", "c", "h", "w"}, *const rest[] = {"i", "j", "k", "l", "m", "o", "p", "q"};
+    static const char *const nchw[] = {"n", "c", "h", "w"}, *const rest[] = {"i", "j", "k", "l", "m", "o", "p", "q", "r", "s", "t", "u", "v", "x", "y", "z"};
     return rank == 4 ? nchw[dim] : rest[dim];
 }
 
 fx_nest fx_nest_make(fx_build *b, int rank, const fx_dim *dims, const int *order, int n_accesses, fx_nest_access *accesses)
 {
     fx_nest nest = {0};
-    fx_dim merged[MAX_ACCESSES][FX_MAX_RANK];
+    fx_dim merged[MAX_ACCESSES][FX_NEST_DIMS];
     for (int i = 0; i < rank; i++) {
         int d = order[i];
         if (fx_dim_is(dims[d], 1))

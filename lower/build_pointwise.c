@@ -13,7 +13,10 @@ typedef struct region {
     fx_node *root;
     fx_node *leaf[MAX_LEAVES];
     int n_leaves;
-    fx_nest_access access[MAX_LEAVES + 1]; /* of the leaves, then of the result */
+    fx_read reads[MAX_LEAVES + 1];         /* of the leaves, then the result */
+    bool strided;                          /* all of them are */
+    fx_nest_access access[MAX_LEAVES + 1]; /* in the nest being made */
+    const fx_sexpr *const *fill;           /* numbers read instead, or NULL */
     fx_nest nest;
     fx_status status;
 } region;
@@ -30,7 +33,10 @@ static fx_status collect_leaves(region *r, fx_node *n)
     for (int i = 0; i < n->n_operands; i++) {
         fx_node *d = n->operands[i].def;
         if (in_region(r, d)) {
-            FX_TRY(collect_leaves(r, d));
+            if (b->seen[d->id] != r->root) {
+                b->seen[d->id] = r->root;
+                FX_TRY(collect_leaves(r, d));
+            }
             continue;
         }
         if (fx_build_number(b, d))
@@ -42,17 +48,9 @@ static fx_status collect_leaves(region *r, fx_node *n)
             continue;
         if (k == MAX_LEAVES)
             return fx_fail(b->ctx, FX_INTERNAL, &r->root->loc, "a pointwise region reads more than %d tensors", MAX_LEAVES);
-        fx_window v;
-        FX_TRY(fx_build_value(b, d, &v));
-        fx_window wide = v;
-        int rank = r->root->type->rank, shift = rank - v.rank;
-        for (int j = 0; j < rank; j++) {
-            bool broadcast = j < shift || fx_dim_is(v.dims[j - shift], 1);
-            wide.strides[j] = broadcast ? fx_dim_of(0) : v.strides[j - shift];
-        }
         r->leaf[k] = d;
-        r->access[k] = (fx_nest_access){.buf = v.buf, .offset = v.offset};
-        memcpy(r->access[k].strides, wide.strides, sizeof wide.strides);
+        FX_TRY(fx_build_read(b, d, r->root->type->rank, r->root->type->dims, &r->reads[k]));
+        r->strided = r->strided && r->reads[k].strided;
         r->n_leaves++;
     }
     return FX_OK;
@@ -68,6 +66,8 @@ static const fx_sexpr *region_expr(void *user, fx_node *n)
             return number;
         for (int k = 0; k < r->n_leaves; k++)
             if (r->leaf[k] == n) {
+                if (r->fill && r->fill[k])
+                    return r->fill[k];
                 fx_affine index = fx_nest_index(b, &r->nest, &r->access[k]);
                 return fx_s_load(b->p, r->access[k].buf, &index);
             }
@@ -118,6 +118,8 @@ static const fx_window *layout_model(fx_build *b, const region *r, fx_window *mo
         const fx_node *d = r->leaf[k];
         if (fx_build_is_constant(d) || !fx_type_same_shape(d->type, root->type))
             continue;
+        if (b->value[d->id].buf < 0)
+            continue; /* not stored */
         *model = b->value[d->id];
         for (int i = 0; i < model->rank; i++)
             model->strides[i] = fx_window_magnitude(b, model->strides[i]);
@@ -157,29 +159,91 @@ static void allow_overlay(fx_build *b, const region *r, const fx_window *out)
     }
 }
 
+/* The nest r->nest with its locals and the store. */
+static fx_status emit_nest(region *r, const fx_window *out, fx_stmt **at)
+{
+    fx_build *b = r->b;
+    fx_stmt *first = NULL;
+    b->tail = &first;
+    const fx_sexpr *e = region_expr(r, r->root);
+    FX_TRY(r->status);
+    fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
+    store->buf = out->buf;
+    store->index = fx_nest_index(b, &r->nest, &r->access[r->n_leaves]);
+    store->value = e;
+    *b->tail = store;
+    *at = fx_nest_wrap(b, &r->nest, first);
+    return FX_OK;
+}
+
+/* Expressions are made anew for each box. */
+static void forget_expressions(const region *r)
+{
+    fx_build *b = r->b;
+    for (fx_node *n = b->group[r->root->id].first; n; n = n->next) {
+        if (b->root[n->id] == r->root)
+            b->made[n->id] = NULL;
+        if (n == r->root)
+            break;
+    }
+}
+
+/* One nest a box; *done false, and nothing is made, when no split of the loops makes all accesses affine. */
+static fx_status emit_boxes(region *r, const fx_window *out, bool *done)
+{
+    fx_build *b = r->b;
+    fx_read_box *boxes;
+    int n_boxes;
+    b->n_vars = b->n_locals = 0;
+    *done = fx_build_read_boxes(b, out, r->n_leaves + 1, r->reads, &n_boxes, &boxes);
+    if (!*done)
+        return FX_OK;
+    int vars = b->n_vars;
+    fx_stmt *body = NULL, **at = &body;
+    fx_step *step = fx_build_step(b, r->root, region_title(b, r->root));
+    b->n_vars = vars;
+    for (int i = 0; i < n_boxes; i++) {
+        r->nest = boxes[i].nest;
+        r->fill = boxes[i].fill;
+        memcpy(r->access, boxes[i].access, sizeof(fx_nest_access) * (size_t)(r->n_leaves + 1));
+        forget_expressions(r);
+        FX_TRY(emit_nest(r, out, at));
+        while (*at)
+            at = &(*at)->next;
+    }
+    step->body = body;
+    return FX_OK;
+}
+
 fx_status fx_build_pointwise(fx_build *b, fx_node *root)
 {
-    region r = {.b = b, .root = root};
+    region r = {.b = b, .root = root, .strided = true};
     FX_TRY(collect_leaves(&r, root));
     fx_window out, model;
     FX_TRY(fx_build_place(b, root, layout_model(b, &r, &model), &out));
-    r.access[r.n_leaves] = (fx_nest_access){.buf = out.buf, .offset = out.offset};
-    memcpy(r.access[r.n_leaves].strides, out.strides, sizeof out.strides);
-    fx_step *step = fx_build_step(b, root, region_title(b, root));
-    int order[FX_MAX_RANK];
-    fx_window_order(b, &out, order);
-    r.nest = fx_nest_make(b, out.rank, out.dims, order, r.n_leaves + 1, r.access);
-    fx_stmt *first = NULL;
-    b->tail = &first;
-    const fx_sexpr *e = region_expr(&r, root);
-    FX_TRY(r.status);
-    fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
-    store->buf = out.buf;
-    store->index = fx_nest_index(b, &r.nest, &r.access[r.n_leaves]);
-    store->value = e;
-    *b->tail = store;
-    step->body = fx_nest_wrap(b, &r.nest, first);
-    allow_overlay(b, &r, &out);
+    fx_read *to = &r.reads[r.n_leaves];
+    *to = (fx_read){.strided = true, .access = {.buf = out.buf, .offset = out.offset}};
+    memcpy(to->access.strides, out.strides, sizeof out.strides);
+    bool done = false;
+    if (!r.strided)
+        FX_TRY(emit_boxes(&r, &out, &done));
+    if (!done) {
+        for (int k = 0; k < r.n_leaves; k++) { /* now all are stored */
+            fx_window v;
+            FX_TRY(fx_build_value(b, r.leaf[k], &v));
+            FX_TRY(fx_build_read(b, r.leaf[k], out.rank, out.dims, &r.reads[k]));
+        }
+        fx_step *step = fx_build_step(b, root, region_title(b, root));
+        int order[FX_MAX_RANK];
+        fx_window_order(b, &out, order);
+        for (int k = 0; k <= r.n_leaves; k++)
+            r.access[k] = r.reads[k].access;
+        r.nest = fx_nest_make(b, out.rank, out.dims, order, r.n_leaves + 1, r.access);
+        fx_stmt *body;
+        FX_TRY(emit_nest(&r, &out, &body));
+        step->body = body;
+        allow_overlay(b, &r, &out);
+    }
     b->value[root->id] = out;
     return FX_OK;
 }

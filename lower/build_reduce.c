@@ -82,7 +82,7 @@ fx_status fx_build_reduction(fx_build *b, fx_node *n)
     fx_nest over = fx_nest_make(b, kept, kept_dims, order, 2, outer);
     fx_window gone_value = {.rank = gone};
     memcpy(gone_value.dims, gone_dims, sizeof gone_dims);
-    memcpy(gone_value.strides, inner[0].strides, sizeof inner[0].strides);
+    memcpy(gone_value.strides, inner[0].strides, sizeof gone_value.strides);
     fx_window_order(b, &gone_value, order);
     fx_nest in = fx_nest_make(b, gone, gone_dims, order, 1, inner);
     fx_affine base = fx_nest_index(b, &over, &outer[0]), moving = fx_nest_index(b, &in, &inner[0]);

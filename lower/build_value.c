@@ -231,6 +231,8 @@ fx_status fx_build_value(fx_build *b, fx_node *n, fx_window *out)
     fx_window *v = &b->value[n->id];
     if (v->buf < 0 && fx_build_is_constant(n))
         FX_TRY(constant_value(b, n, v));
+    if (v->buf < 0 && b->lazy[n->id])
+        FX_TRY(fx_build_store(b, n, NULL));
     if (v->buf < 0)
         return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "no value was made for node '%s'", n->name);
     *out = *v;
@@ -355,10 +357,46 @@ static fx_window flipped(fx_build *b, const fx_window *v, const fx_node *n)
     return r;
 }
 
+/* Windows of one dim, a step apart, in a new last dim: they overlap in memory. */
+static fx_window unfolded(fx_build *b, const fx_window *v, const fx_node *n)
+{
+    fx_window r = *v;
+    r.rank = n->type->rank;
+    memcpy(r.dims, n->type->dims, sizeof(fx_dim) * (size_t)r.rank);
+    if (v->rank == 0) {
+        r.strides[0] = fx_dim_of(1);
+        return r;
+    }
+    int d = wrap_dim(fx_node_int(n, 1), v->rank);
+    r.strides[v->rank] = v->strides[d];
+    r.strides[d] = fx_dim_scale(b->ctx, v->strides[d], fx_node_int(n, 3));
+    return r;
+}
+
+/* Two dims become one that steps along both, the last. */
+static fx_window diagonal(fx_build *b, const fx_window *v, const fx_node *n)
+{
+    fx_window r = *v;
+    int64_t offset = fx_node_int(n, 1);
+    int d1 = wrap_dim(fx_node_int(n, 2), v->rank), d2 = wrap_dim(fx_node_int(n, 3), v->rank), at = 0;
+    fx_dim start = fx_dim_scale(b->ctx, v->strides[offset < 0 ? d1 : d2], offset < 0 ? -offset : offset);
+    if (!fx_dim_is(n->type->dims[n->type->rank - 1], 0))
+        r.offset = fx_dim_add(b->ctx, v->offset, start);
+    for (int i = 0; i < v->rank; i++)
+        if (i != d1 && i != d2)
+            r.strides[at++] = v->strides[i];
+    r.strides[at] = fx_dim_add(b->ctx, v->strides[d1], v->strides[d2]);
+    r.rank = n->type->rank;
+    memcpy(r.dims, n->type->dims, sizeof(fx_dim) * (size_t)r.rank);
+    return r;
+}
+
 fx_status fx_build_view(fx_build *b, fx_node *n)
 {
     fx_node *x = fx_node_input(n, 0);
     fx_window v, r;
+    if (b->value[x->id].buf < 0 && b->lazy[x->id] && fx_build_lazy_view(b, n))
+        return FX_OK;
     FX_TRY(fx_build_value(b, x, &v));
     switch (n->op->id) {
     case FX_OP_permute:
@@ -373,6 +411,12 @@ fx_status fx_build_view(fx_build *b, fx_node *n)
     case FX_OP_select_int:
         r = selected(b, &v, n);
         break;
+    case FX_OP_unfold:
+        r = unfolded(b, &v, n);
+        break;
+    case FX_OP_diagonal:
+        r = diagonal(b, &v, n);
+        break;
     case FX_OP_flip:
         r = flipped(b, &v, n);
         break;
@@ -380,9 +424,12 @@ fx_status fx_build_view(fx_build *b, fx_node *n)
     case FX_OP_unsqueeze:
     case FX_OP_squeeze_dims:
         if (!fx_window_reshape(b, &v, n->type->rank, n->type->dims, &r)) {
+            if (fx_build_lazy_view(b, n))
+                return FX_OK;
             FX_TRY(fx_build_dense(b, x, &v));
             if (!fx_window_reshape(b, &v, n->type->rank, n->type->dims, &r))
-                return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "a row-major tensor could not be viewed under new sizes");
+                return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: the sizes %s of '%s' are not seen to hold as many elements as %s", n->target,
+                               fx_build_dims(b, v.rank, v.dims), x->name, fx_build_dims(b, n->type->rank, n->type->dims));
         }
         break;
     default:
@@ -432,6 +479,10 @@ fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out)
 fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out)
 {
     fx_window v, *cached = &b->nhwc[n->id];
+    if (b->value[n->id].buf < 0 && b->lazy[n->id]) {
+        fx_window pattern = fx_build_channels_last(b, n);
+        FX_TRY(fx_build_store(b, n, &pattern));
+    }
     FX_TRY(fx_build_value(b, n, &v));
     bool fits = fx_dim_is(v.dims[1], 1) || fx_dim_is(v.strides[1], 1);
     for (int i = 0; i < 4; i++)
