@@ -38,7 +38,7 @@ fx_status fx_select_settle(fx_build *b, fx_node *n, const fx_window *out);
 
 /* The residual of a group's tail, *has false if there is none, in memory as the result is: channels (the last memory dim) dense. */
 fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r, bool *has);
-/* The result may take the place of the residual when both fill their buffers in the same way. */
+/* The result may take the place of r when both fill their buffers in the same way, and x (or NULL) is not r too. */
 void fx_select_overlay(fx_build *b, const fx_window *out, const fx_window *r, const fx_window *x);
 
 /* Whether leading dims of v (all but the last `tail`) can be walked with one stride; *stride and *count give it. */
