@@ -52,5 +52,6 @@ fx_status fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_wi
 fx_status fx_select_convolution(fx_build *b, fx_node *root); /* select_conv.c */
 fx_status fx_select_linear(fx_build *b, fx_node *root);      /* select_matmul.c */
 fx_status fx_select_matmul(fx_build *b, fx_node *root);
+fx_status fx_select_attention(fx_build *b, fx_node *n);      /* select_attention.c */
 
 #endif
