@@ -374,7 +374,7 @@ fx_status fx_pass_attention(fx_lower *l)
             changed |= recognise(&w);
         } else if (fx_is_call(n, FX_OP_scaled_dot_product_attention)) {
             fx_dtype dtype = n->type->dtype;
-            if ((off || dtype == FX_F64 || fx_dim_size(fx_node_input(n, 1), 2) == 0 || fx_dim_size(fx_node_input(n, 0), 3) == 0) && is_static(n))
+            if ((off || dtype == FX_F64) && is_static(n))
                 spell_out(&w);
             else
                 prepare(&w);
