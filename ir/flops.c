@@ -69,6 +69,18 @@ static int64_t pool_flops(const fx_node *n)
     return times(taps, numel(n->type));
 }
 
+/* Both products of attention: query x key^T, and that x value. */
+static int64_t attention_flops(const fx_node *n)
+{
+    const fx_type *q = input_type(n, 0), *k = input_type(n, 1), *y = n->type;
+    if (!q || !k || q->rank < 2 || k->rank < 2 || y->kind != FX_TYPE_TENSOR || y->rank < 2)
+        return 0;
+    int64_t rows = 1, columns = q->dims[q->rank - 1].value + y->dims[y->rank - 1].value;
+    for (int i = 0; i < y->rank - 1; i++)
+        rows = times(rows, y->dims[i].value);
+    return times(times(2 * k->dims[k->rank - 2].value, columns), rows);
+}
+
 static int64_t contraction_flops(const fx_node *n)
 {
     switch (n->op->id) {
@@ -103,6 +115,8 @@ int64_t fx_node_flops(const fx_node *n)
     case FX_CLASS_POOL:
         return pool_flops(n);
     case FX_CLASS_NORM:
+        if (n->op->id == FX_OP_scaled_dot_product_attention || n->op->id == FX_OP_attention)
+            return attention_flops(n);
         /* Batch norm scales and shifts; the others also reduce, twice. */
         return times(fx_node_param(n, "running_mean") >= 0 ? 2 : 5, numel(n->type));
     case FX_CLASS_VIEW:

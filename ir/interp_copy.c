@@ -150,6 +150,8 @@ fx_status eval_overwrite(fx_eval *c)
         FX_TRY(fx_eval_int(c, 4, &end));
     if (slice)
         FX_TRY(fx_eval_int(c, 5, &step));
+    if (step <= 0)
+        return fx_eval_fail(c, FX_ERR_ARGUMENT, "expected a positive step, got %" PRId64, step);
     start += start < 0 ? n : 0;
     end = slice ? end + (end < 0 ? n : 0) : start + 1;
     if (!slice && (start < 0 || start >= n))

@@ -430,7 +430,7 @@ fx_status eval_rms_norm(fx_eval *c)
 }
 
 /* One query row against all keys: y = softmax(scale * q k^T + mask) v. A row without any key allowed gives zeros. */
-static void attend(const double *q, const double *k, const double *v, const double *mask, int64_t s, int64_t e, int64_t ev, int64_t seen,
+static void attend(const double *q, const double *k, const double *v, const double *mask, bool fill, int64_t s, int64_t e, int64_t ev, int64_t seen,
                    double scale, double *score, double *y)
 {
     double max = -INFINITY, sum = 0;
@@ -438,7 +438,8 @@ static void attend(const double *q, const double *k, const double *v, const doub
         double dot = 0;
         for (int64_t i = 0; i < e; i++)
             dot += q[i] * k[j * e + i];
-        score[j] = j < seen ? dot * scale + (mask ? mask[j] : 0) : -INFINITY;
+        double add = mask ? mask[j] : 0;
+        score[j] = j >= seen ? -INFINITY : fill && add < -1e30f ? add : dot * scale + add;
         max = score[j] > max || score[j] != score[j] ? score[j] : max;
     }
     for (int64_t j = 0; j < s; j++) {
@@ -485,7 +486,7 @@ static fx_status attended(fx_eval *c, const fx_tensor *x, int n, const int64_t *
 fx_status eval_attention(fx_eval *c)
 {
     const fx_tensor *t[3] = {fx_eval_input(c, 0), fx_eval_input(c, 1), fx_eval_input(c, 2)};
-    bool flash = c->node->op->id == FX_OP__scaled_dot_product_flash_attention_for_cpu;
+    bool flash = c->node->op->id == FX_OP__scaled_dot_product_flash_attention_for_cpu, spelled = c->node->op->id == FX_OP_attention;
     const fx_tensor *mask = fx_eval_input(c, flash ? 5 : 3);
     int scale_param = 6, n;
     bool causal = fx_node_bool(c->node, flash ? 4 : 5), gqa = !flash && fx_node_bool(c->node, 7);
@@ -518,8 +519,10 @@ fx_status eval_attention(fx_eval *c)
     double *row = fx_eval_scratch(c, ev + 1, sizeof *row), *sums = flash ? fx_eval_target(c, 1, FX_KIND_F64) : NULL;
     for (int64_t b = 0; b < count; b++)
         for (int64_t i = 0; i < l; i++) {
-            attend(q + (b * l + i) * e, k + b * s * e, v + b * s * ev, m ? m + (b * l + i) * s : NULL, s, e, ev, causal ? i + 1 : s, scale,
+            attend(q + (b * l + i) * e, k + b * s * e, v + b * s * ev, m ? m + (b * l + i) * s : NULL, spelled && fx_node_bool(c->node, 8), s, e, ev, causal ? i + 1 : s, scale,
                    score, row);
+            for (int64_t j = 0; j < ev && spelled && s > 0 && row[ev] == -INFINITY; j++)
+                row[j] = NAN;
             memcpy(y + (b * l + i) * ev, row, (size_t)ev * sizeof *row);
             if (sums)
                 sums[b * l + i] = row[ev];

@@ -89,8 +89,8 @@ static void check_conv(fx_check *c, const fx_call_stmt *call)
 
 static void check_gemm(fx_check *c, const fx_call_stmt *call)
 {
-    static const char *const sizes[] = {"batch", "m", "n", "k", NULL};
-    static const char *const strides[] = {"x_b", "x_m", "y_b", "y_m", "r_b", "r_m", "w_b", "w_k", "w_n", NULL};
+    static const char *const sizes[] = {"batch", "m", "n", NULL};
+    static const char *const strides[] = {"k", "x_b", "x_m", "y_b", "y_m", "r_b", "r_m", "w_b", "w_k", "w_n", NULL};
     positive(c, call, sizes);
     not_negative(c, call, strides);
     check_act(c, call);
@@ -149,9 +149,9 @@ static void check_norm(fx_check *c, const fx_call_stmt *call)
 
 static void check_attention(fx_check *c, const fx_call_stmt *call)
 {
-    static const char *const sizes[] = {"batch", "heads", "kv_heads", "m", "n", "dk", "dv", "slots", NULL};
-    static const char *const strides[] = {"q_b", "q_h", "q_m", "k_b", "k_h", "k_n", "v_b", "v_h", "v_n", "o_b", "o_h", "o_m",
-                                          "mask_b", "mask_h", "mask_m", "mask_n", "causal", "zero_empty", NULL};
+    static const char *const sizes[] = {"batch", "heads", "kv_heads", "m", "dv", "slots", NULL};
+    static const char *const strides[] = {"n", "dk", "q_b", "q_h", "q_m", "k_b", "k_h", "k_n", "v_b", "v_h", "v_n", "o_b", "o_h", "o_m",
+                                          "mask_b", "mask_h", "mask_m", "mask_n", "fill", "causal", "zero_empty", NULL};
     fx_dim heads = field(call, "heads"), kv_heads = field(call, "kv_heads"), group;
     positive(c, call, sizes);
     not_negative(c, call, strides);

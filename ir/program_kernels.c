@@ -287,7 +287,8 @@ static void attend(const fxrt_attention_desc *d, int64_t i, const float *q, cons
         weight[j] = 0;
         for (int64_t p = 0; p < d->dk; p++)
             weight[j] += (double)q[p] * k[j * d->k_n + p];
-        weight[j] = weight[j] * d->scale + (mask ? mask[j * d->mask_n] : 0);
+        float add = mask ? mask[j * d->mask_n] : 0;
+        weight[j] = d->fill && add < -1e30f ? add : weight[j] * d->scale + add;
         if (d->causal && j > i)
             weight[j] = -INFINITY;
         max = max_nan(max, weight[j]);

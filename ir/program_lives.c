@@ -122,11 +122,18 @@ static void inplace_expr(inplace *w, const fx_sexpr *e)
         inplace_expr(w, e->arg[i]);
 }
 
-/* A contraction adds the residual to an element when it stores it; nothing else is read in step with what is written. */
+/* The argument that a kernel reads in step with what it writes: a contraction adds the residual to an element when it stores it; softmax and
+ * norms read a row whole before they write it, and attention a row of queries (kernel.def: "y may be x"). */
+static int read_in_step(const fx_kernel *k)
+{
+    bool rows = k->id == FX_K_softmax || k->id == FX_K_log_softmax || k->id == FX_K_layer_norm || k->id == FX_K_rms_norm || k->id == FX_K_attention;
+    return fx_kernel_buf(k, rows ? "x" : "r");
+}
+
 static void inplace_call(inplace *w, const fx_call_stmt *call)
 {
     const fx_kernel *k = fx_kernel_get(call->kernel);
-    int r = fx_kernel_buf(k, "r"), y = fx_kernel_buf(k, "y");
+    int r = read_in_step(k), y = fx_kernel_buf(k, "y");
     bool reads = false, writes = false;
     for (int i = 0; i < k->n_bufs; i++) {
         if (call->buf[i] == w->old && i != r)
@@ -143,10 +150,12 @@ static void inplace_call(inplace *w, const fx_call_stmt *call)
     w->stored = true;
     if (!reads)
         return;
-    static const char *const pairs[][2] = {{"rs_n", "ys_n"}, {"rs_h", "ys_h"}, {"rs_w", "ys_w"}, {"r_b", "y_b"}, {"r_m", "y_m"}};
+    static const char *const residual[][2] = {{"rs_n", "ys_n"}, {"rs_h", "ys_h"}, {"rs_w", "ys_w"}, {"r_b", "y_b"}, {"r_m", "y_m"}};
+    static const char *const rows[][2] = {{"x_m", "y_m"}, {"q_b", "o_b"}, {"q_h", "o_h"}, {"q_m", "o_m"}, {"dk", "dv"}};
+    const char *const(*pairs)[2] = r == fx_kernel_buf(k, "r") ? residual : rows;
     if (!fx_dim_equal(call->offset[r], call->offset[y]))
         w->broken = true;
-    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (!fx_dim_equal(fx_call_dim(call, pairs[i][0]), fx_call_dim(call, pairs[i][1])))
             w->broken = true;
     }

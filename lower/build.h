@@ -62,7 +62,9 @@ typedef struct fx_build {
     fx_window *nhwc;                /* a channels-last copy made of the value, buf -1: none */
     fx_window *dense;               /* a row-major copy, likewise */
     fx_home *home;
-    const fx_sexpr **made;         /* expression or local of a node within its pointwise region */
+    const fx_sexpr **made;         /* expression or local of a node within the nest being made: valid where made_in is its number */
+    int *made_in, n_nests;
+    bool *again;                   /* computed in each region that reads it, and never stored */
     int *path_uses;                /* how many groups share the node's module path */
     /* graph outputs in order */
     fx_node **outputs;

@@ -158,6 +158,56 @@ static fx_node *common_region(const fx_build *b, const fx_node *n)
     return region;
 }
 
+/* Ops that cost no more than loading an element does. */
+static bool is_cheap(const fx_node *n)
+{
+    switch (n->op->id) {
+    case FX_OP_add_Tensor: case FX_OP_sub_Tensor: case FX_OP_mul_Tensor: case FX_OP_neg: case FX_OP_abs: case FX_OP_relu: case FX_OP_maximum:
+    case FX_OP_minimum: case FX_OP_clamp: case FX_OP_hardtanh: case FX_OP__to_copy: case FX_OP_where_self: case FX_OP_eq_Tensor:
+    case FX_OP_eq_Scalar: case FX_OP_ne_Tensor: case FX_OP_ne_Scalar: case FX_OP_lt_Tensor: case FX_OP_lt_Scalar: case FX_OP_le_Tensor:
+    case FX_OP_le_Scalar: case FX_OP_gt_Tensor: case FX_OP_gt_Scalar: case FX_OP_ge_Tensor: case FX_OP_ge_Scalar: case FX_OP_logical_not:
+    case FX_OP_logical_and: case FX_OP_logical_or: case FX_OP_bitwise_not:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A cheap value that several regions read is computed in each of them when that moves less memory: `regions` loads of each operand
+ * against loading the operands once, a store, and a load in each region. */
+static bool computed_again(fx_build *b, const fx_node *n)
+{
+    enum { MOST_REGIONS = 4 };
+    fx_node *region[MOST_REGIONS];
+    int regions = 0, operands = 0;
+    if (!is_pointwise(n) || !is_cheap(n) || (b->opt->off & FX_OFF(FUSE)))
+        return false;
+    for (const fx_use *u = n->first_use; u; u = u->next) {
+        fx_node *r = b->root[u->user->id];
+        if (!is_pointwise(u->user) || !fx_type_same_shape(u->user->type, n->type) || !r || b->group[r->id].anchor)
+            return false;
+        int k = 0;
+        while (k < regions && region[k] != r)
+            k++;
+        if (k == MOST_REGIONS)
+            return false;
+        if (k == regions)
+            region[regions++] = r;
+    }
+    for (int i = 0; i < n->n_operands; i++) {
+        const fx_node *d = n->operands[i].def;
+        operands += fx_type_same_shape(d->type, n->type);
+    }
+    if (regions < 2 || regions * operands >= operands + 1 + regions)
+        return false;
+    for (int k = 0; k < regions; k++)
+        if (b->group[region[k]->id].n_reads + n->n_operands - 1 > FX_MAX_REGION_READS)
+            return false;
+    for (int k = 0; k < regions; k++)
+        b->group[region[k]->id].n_reads += n->n_operands - 1;
+    return true;
+}
+
 void fx_build_groups(fx_build *b)
 {
     uint32_t *position = FX_NEW_ARRAY(b->scratch, uint32_t, b->g->n_ids), at = 0;
@@ -171,6 +221,10 @@ void fx_build_groups(fx_build *b)
         if (n->opcode != FX_CALL_FUNCTION || b->root[n->id])
             continue;
         fx_node *r = is_pointwise(n) ? common_region(b, n) : NULL;
+        if (!r && computed_again(b, n)) {
+            b->again[n->id] = true;
+            continue;
+        }
         b->root[n->id] = r ? r : n;
         fx_group *g = &b->group[b->root[n->id]->id];
         g->first = n;

@@ -23,7 +23,8 @@ typedef struct region {
 
 static bool in_region(const region *r, const fx_node *n)
 {
-    return n->opcode == FX_CALL_FUNCTION && r->b->root[n->id] == r->root && !r->b->group[r->root->id].anchor;
+    const fx_build *b = r->b;
+    return n->opcode == FX_CALL_FUNCTION && (b->again[n->id] || b->root[n->id] == r->root) && !b->group[r->root->id].anchor;
 }
 
 /* Finds the leaves of the region below n and where they lie, broadcast to the root's dims. */
@@ -73,7 +74,7 @@ static const fx_sexpr *region_expr(void *user, fx_node *n)
             }
         return fx_s_const(b->p, n->type->dtype, NAN); /* not reached: collect_leaves saw all */
     }
-    if (b->made[n->id])
+    if (b->made_in[n->id] == b->n_nests)
         return b->made[n->id];
     const fx_sexpr *e = NULL;
     fx_status st = fx_build_expr(b, n, region_expr, r, &e);
@@ -84,6 +85,7 @@ static const fx_sexpr *region_expr(void *user, fx_node *n)
     if (n != r->root && n->n_uses > 1)
         e = fx_build_share(b, e);
     b->made[n->id] = e;
+    b->made_in[n->id] = b->n_nests;
     return e;
 }
 
@@ -165,6 +167,7 @@ static fx_status emit_nest(region *r, const fx_window *out, fx_stmt **at)
     fx_build *b = r->b;
     fx_stmt *first = NULL;
     b->tail = &first;
+    b->n_nests++;
     const fx_sexpr *e = region_expr(r, r->root);
     FX_TRY(r->status);
     fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
@@ -174,18 +177,6 @@ static fx_status emit_nest(region *r, const fx_window *out, fx_stmt **at)
     *b->tail = store;
     *at = fx_nest_wrap(b, &r->nest, first);
     return FX_OK;
-}
-
-/* Expressions are made anew for each box. */
-static void forget_expressions(const region *r)
-{
-    fx_build *b = r->b;
-    for (fx_node *n = b->group[r->root->id].first; n; n = n->next) {
-        if (b->root[n->id] == r->root)
-            b->made[n->id] = NULL;
-        if (n == r->root)
-            break;
-    }
 }
 
 /* One nest a box; *done false, and nothing is made, when no split of the loops makes all accesses affine. */
@@ -206,7 +197,6 @@ static fx_status emit_boxes(region *r, const fx_window *out, bool *done)
         r->nest = boxes[i].nest;
         r->fill = boxes[i].fill;
         memcpy(r->access, boxes[i].access, sizeof(fx_nest_access) * (size_t)(r->n_leaves + 1));
-        forget_expressions(r);
         FX_TRY(emit_nest(r, out, at));
         while (*at)
             at = &(*at)->next;

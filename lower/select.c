@@ -175,7 +175,7 @@ fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r
 void fx_select_overlay(fx_build *b, const fx_window *out, const fx_window *r, const fx_window *x)
 {
     fx_buf *to = &b->p->bufs[out->buf], *from = &b->p->bufs[r->buf];
-    if (r->buf == x->buf || (b->opt->off & FX_OFF(INPLACE)))
+    if ((x && r->buf == x->buf) || (b->opt->off & FX_OFF(INPLACE)))
         return;
     if (to->kind != FX_BUF_ARENA || from->kind != FX_BUF_ARENA || !fx_dim_equal(to->numel, from->numel) || !fx_dim_is(out->offset, 0) ||
         !fx_dim_is(r->offset, 0))
@@ -220,10 +220,26 @@ bool fx_window_forward(fx_build *b, const fx_window *v)
     return true;
 }
 
+/* Kernels whose result may take the place of x, element by element (kernel.def: "y may be x"). */
+static bool may_be_x(fx_kernel_id k)
+{
+    return k == FX_K_softmax || k == FX_K_log_softmax || k == FX_K_layer_norm || k == FX_K_rms_norm;
+}
+
+static bool reads_twice(const fx_call_stmt *c, int buf)
+{
+    int n = 0;
+    for (int i = 0; i < FX_MAX_BUF_ARGS; i++)
+        n += c->buf[i] == buf;
+    return n > 1;
+}
+
 fx_status fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_window *x, const fx_window *y, const char *title)
 {
     fx_call_set_window(c, "x", x);
     fx_call_set_window(c, "y", y);
+    if (may_be_x(c->kernel) && !reads_twice(c, x->buf))
+        fx_select_overlay(b, y, x, NULL);
     fx_call_emit(b, n, c, title);
     return fx_select_settle(b, n, y);
 }

@@ -38,7 +38,7 @@ fx_status fx_select_settle(fx_build *b, fx_node *n, const fx_window *out);
 
 /* The residual of a group's tail, *has false if there is none, in memory as the result is: channels (the last memory dim) dense. */
 fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r, bool *has);
-/* The result may take the place of the residual when both fill their buffers in the same way. */
+/* The result may take the place of r when both fill their buffers in the same way, and x (or NULL) is not r too. */
 void fx_select_overlay(fx_build *b, const fx_window *out, const fx_window *r, const fx_window *x);
 
 /* Whether leading dims of v (all but the last `tail`) can be walked with one stride; *stride and *count give it. */
@@ -52,5 +52,6 @@ fx_status fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_wi
 fx_status fx_select_convolution(fx_build *b, fx_node *root); /* select_conv.c */
 fx_status fx_select_linear(fx_build *b, fx_node *root);      /* select_matmul.c */
 fx_status fx_select_matmul(fx_build *b, fx_node *root);
+fx_status fx_select_attention(fx_build *b, fx_node *n);      /* select_attention.c */
 
 #endif

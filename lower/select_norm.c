@@ -67,8 +67,10 @@ static fx_status build_softmax(fx_build *b, fx_node *n)
     return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s over %s", log ? "log_softmax" : "softmax", fx_build_dims(b, 1, &size)));
 }
 
+/* Layer norm, or root mean square norm: the same without mean and bias. */
 static fx_status build_layer_norm(fx_build *b, fx_node *n)
 {
+    bool rms = n->op->id == FX_OP__fused_rms_norm;
     fx_node *x_node = fx_node_input(n, 0);
     fx_window x, y;
     const fx_arg *shape = fx_node_arg(n, 1);
@@ -90,15 +92,17 @@ static fx_status build_layer_norm(fx_build *b, fx_node *n)
         x_m = size;
     FX_TRY(fx_select_place(b, n, NULL, &y));
     FX_TRY(fx_select_fits(b, n, &x));
-    fx_call_stmt *c = fx_call_new(b, FX_K_layer_norm);
+    fx_call_stmt *c = fx_call_new(b, rms ? FX_K_rms_norm : FX_K_layer_norm);
     fx_call_set_dim(c, "rows", rows);
     fx_call_set_dim(c, "n", size);
     fx_call_set_dim(c, "x_m", x_m);
     fx_call_set_dim(c, "y_m", size);
-    fx_call_set(c, "eps", (float)fx_node_float(n, 4));
+    fx_call_set(c, "eps", (float)fx_node_float(n, rms ? 3 : 4));
     FX_TRY(set_vector(b, n, c, "w", fx_node_input(n, 2), "weight"));
-    FX_TRY(set_vector(b, n, c, "b", fx_node_input(n, 3), "bias"));
-    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "layer_norm over %s", fx_build_dims(b, 1, &size)));
+    if (!rms)
+        FX_TRY(set_vector(b, n, c, "b", fx_node_input(n, 3), "bias"));
+    return fx_select_finish(b, n, c, &x, &y,
+                            fx_arena_printf(b->scratch, "%s over %s", rms ? "rms_norm" : "layer_norm", fx_build_dims(b, 1, &size)));
 }
 
 static fx_status build_group_norm(fx_build *b, fx_node *n)
@@ -140,9 +144,13 @@ fx_status fx_build_norm(fx_build *b, fx_node *n)
     case FX_OP__log_softmax:
         return build_softmax(b, n);
     case FX_OP_native_layer_norm:
+    case FX_OP__fused_rms_norm:
         return build_layer_norm(b, n);
     case FX_OP_native_group_norm:
         return build_group_norm(b, n);
+    case FX_OP_scaled_dot_product_attention:
+    case FX_OP_attention:
+        return fx_select_attention(b, n);
     default:
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s cannot be compiled yet", n->op->name);
     }

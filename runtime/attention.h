@@ -85,16 +85,20 @@ static inline void fxrt_attention_mask(const fxrt_attention_desc *d, const fxrt_
 {
     if (u->mask && d->mask_m == 0)
         for (int j = 0; j < keys; j++) {
-            const fxrt_v add = fxrt_v_set1(u->mask[(ptrdiff_t)(key + j) * d->mask_n]);
+            const float m = u->mask[(ptrdiff_t)(key + j) * d->mask_n];
+            const int fill = d->fill && m < -1e30f;
             float *s = u->scores + (ptrdiff_t)j * u->width;
             for (int i = 0; i < u->rows; i += FXRT_LANES)
-                fxrt_v_store(s + i, fxrt_v_add(fxrt_v_load(s + i), add));
+                fxrt_v_store(s + i, fill ? fxrt_v_set1(m) : fxrt_v_add(fxrt_v_load(s + i), fxrt_v_set1(m)));
         }
     else if (u->mask)
         for (int i = 0; i < u->rows; i++) {
             const float *m = u->mask + ((ptrdiff_t)i * d->mask_m + (ptrdiff_t)key * d->mask_n);
-            for (int j = 0; j < keys; j++)
-                u->scores[(ptrdiff_t)j * u->width + i] += m[(ptrdiff_t)j * d->mask_n];
+            for (int j = 0; j < keys; j++) {
+                const float a = m[(ptrdiff_t)j * d->mask_n];
+                float *s = u->scores + ((ptrdiff_t)j * u->width + i);
+                *s = d->fill && a < -1e30f ? a : *s + a;
+            }
         }
     if (d->causal)
         for (int j = fxrt_max_int(u->first + 1 - key, 0); j < keys; j++) { /* hidden from queries before key + j */

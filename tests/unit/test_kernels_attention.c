@@ -76,6 +76,7 @@ static problem draw(void)
     d->dv = draw_size(100);
     d->causal = random_int(0, 2) == 0;
     d->zero_empty = random_int(0, 1);
+    d->fill = random_int(0, 1);
     d->slots = random_int(1, 5);
     d->scale = random_int(0, 1) ? 1 / sqrtf((float)d->dk + 1) : 1.75f;
     const matrix q = draw_matrix(d->batch, d->heads, d->m, d->dk), k = draw_matrix(d->batch, d->kv_heads, d->n, d->dk);
@@ -122,8 +123,10 @@ static void expect(const problem *t, expected *e)
                     for (int p = 0; p < d->dk; p++)
                         dot += (double)t->q.p[b * d->q_b + h * d->q_h + i * d->q_m + p] * (double)t->k.p[b * d->k_b + g * d->k_h + j * d->k_n + p];
                     s[j] = dot * (double)d->scale;
-                    if (t->has_mask)
-                        s[j] = (double)(float)(s[j] + (double)t->mask.p[b * d->mask_b + h * d->mask_h + i * d->mask_m + j * d->mask_n]);
+                    if (t->has_mask) {
+                        const float m = t->mask.p[b * d->mask_b + h * d->mask_h + i * d->mask_m + j * d->mask_n];
+                        s[j] = d->fill && m < -1e30f ? (double)m : (double)(float)(s[j] + (double)m);
+                    }
                     if (d->causal && j > i)
                         s[j] = -INFINITY;
                     max = fmax(max, s[j]);
@@ -197,6 +200,29 @@ START_TEST(attention_in_place)
 }
 END_TEST
 
+/* With `fill` a masked score does not matter, whatever it is. */
+START_TEST(attention_fill)
+{
+    const variant *v = &variants[_i];
+    enum { M = 5, N = 70, D = 3 };
+    for (int round = 0; round < 30 && variant_runs_here(v); round++) {
+        const fxrt_attention_desc d = { .batch = 1, .heads = 1, .kv_heads = 1, .m = M, .n = N, .dk = D, .dv = D, .q_m = D, .k_n = D, .v_n = D,
+                                        .o_m = D, .slots = 1, .scale = 1, .mask_n = 1, .mask_m = round % 2 ? N : 0, .fill = 1 };
+        guarded q = guarded_random(M * D), k = guarded_random(N * D), x = guarded_random(N * D), o = guarded_nan(M * D);
+        guarded ws = guarded_nan(fxrt_attention_workspace(&d, &v->tile) / sizeof(float)), mask = guarded_new(round % 2 ? M * N : N);
+        for (size_t i = 0; i < mask.n; i++)
+            mask.p[i] = i % N == 7 ? -INFINITY : 0;
+        k.p[7 * D] = NAN;
+        v->attention(&d, q.p, k.p, x.p, mask.p, o.p, ws.p);
+        for (int i = 0; i < M * D; i++)
+            ck_assert_msg(fabsf(o.p[i]) <= 1, "%s: element %d is %g", v->name, i, (double)o.p[i]);
+        guarded *all[] = { &q, &k, &x, &o, &ws, &mask };
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            guarded_free(all[i]);
+    }
+}
+END_TEST
+
 /* NaN and infinities of scores and values go where eager has them: into the whole row of the query. */
 START_TEST(attention_special)
 {
@@ -222,6 +248,6 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { attention_cases, attention_in_place, attention_special };
+    const TTest *const tests[] = { attention_cases, attention_in_place, attention_fill, attention_special };
     return run_kernel_tests("attention", sizeof tests / sizeof *tests, tests);
 }

@@ -1,0 +1,398 @@
+/* lower/attention.c: attention that a model spells out becomes one node, which one kernel computes; attention that the kernel does not
+ * compute is spelled out.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <math.h>
+#include <string.h>
+
+#include "lower/rewrite.h"
+
+/* ---- spelled out -> one node ----------------------------------------------------------------------------------------
+ * Found from its end: bmm(softmax(scores), v), where scores are bmm(q, k^T) times numbers, plus or filled by masks, with views
+ * between. Nothing else may use what lies between, for it will not exist. */
+
+typedef struct match {
+    fx_node *q, *kt, *v;           /* [BH, m, k], [BH, k, n], [BH, n, d] of the two bmm */
+    int64_t batch, heads, m, n;
+    double scale;
+    fx_node *mask;                 /* broadcasts to the rank of scores where it is added */
+    int mask_rank;                 /* that rank */
+    int64_t mask_lead[FX_MAX_RANK];/* and the scores' leading sizes there */
+    bool fill, safe;               /* safe: rows of -inf give 0 */
+} match;
+
+static bool only(const fx_node *n, fx_opid op)
+{
+    return n && fx_is_call(n, op) && n->n_uses == 1 && fx_is_tensor(n);
+}
+
+/* Views that keep rows and columns, each used once, are passed. */
+static fx_node *through_views(fx_node *n)
+{
+    while (n && n->n_uses == 1 && fx_is_call(n, FX_OP_view) && fx_node_input(n, 0) && fx_dim_size(n, -1) == fx_dim_size(fx_node_input(n, 0), -1) &&
+           fx_dim_size(n, -2) == fx_dim_size(fx_node_input(n, 0), -2))
+        n = fx_node_input(n, 0);
+    return n;
+}
+
+/* A constant of one element. */
+static bool scalar(fx_graph *g, const fx_node *n, double *v)
+{
+    fx_tensor t;
+    if (!n || n->opcode != FX_GET_ATTR || !n->type || n->type->kind != FX_TYPE_TENSOR || n->type->rank != 0 || n->type->dtype != FX_F32 ||
+        fx_attr_value(g, n, &t) != FX_OK)
+        return false;
+    float f;
+    memcpy(&f, t.data, sizeof f);
+    *v = (double)f;
+    return true;
+}
+
+static bool take_mask(match *p, fx_node *mask, const fx_node *at, bool fill)
+{
+    if (p->mask || !fx_is_tensor(mask) || mask->type->rank > at->type->rank)
+        return false;
+    p->mask = mask;
+    p->fill = fill;
+    p->mask_rank = fx_dims(at, p->mask_lead);
+    return true;
+}
+
+/* A mask as where has it: condition ? score : value, or the other way round, becomes 0 or the value, which fills. Values that are not
+ * far below all scores would make a difference in rows that are masked throughout. */
+static fx_node *filled(fx_rw *w, match *p, fx_node *n)
+{
+    fx_node *condition = fx_node_input(n, 0), *a = fx_node_input(n, 1), *b = fx_node_input(n, 2), *zero, *value;
+    double va, vb;
+    bool keep = scalar(w->g, b, &vb), drop = scalar(w->g, a, &va);
+    if (!condition || keep == drop || !(keep ? vb < -1e30 : va < -1e30) || !fx_same_type(keep ? a : b, n) || p->mask ||
+        !fx_is_tensor(condition) || condition->type->rank > n->type->rank)
+        return NULL;
+    zero = fx_rw_scalar(w, 0, FX_F32, "zero");
+    value = keep ? b : a;
+    return take_mask(p, fx_rw_where(w, condition, keep ? zero : value, keep ? value : zero, "mask"), n, true) ? keep ? a : b : NULL;
+}
+
+/* From the input of the softmax to the bmm of q and k. Scales lie within masks. */
+static fx_node *trace_scores(fx_rw *w, match *p, fx_node *n)
+{
+    bool scaled = false;
+    p->scale = 1;
+    for (;;) {
+        n = through_views(n);
+        double by;
+        if (only(n, FX_OP_bmm) && n->type->dtype == FX_F32)
+            return n;
+        if (!n || n->n_uses != 1 || !fx_is_tensor(n) || n->type->dtype != FX_F32 || n->type->rank < 2)
+            return NULL;
+        if ((fx_is_call(n, FX_OP_mul_Tensor) || fx_is_call(n, FX_OP_div_Tensor)) && fx_is_number(n, 1, &by) && isfinite(by) && by != 0) {
+            p->scale = fx_is_call(n, FX_OP_mul_Tensor) ? p->scale * by : p->scale / by;
+            scaled = true;
+            n = fx_node_input(n, 0);
+            continue;
+        }
+        double alpha = 1;
+        if (scaled)
+            return NULL;
+        if (fx_is_call(n, FX_OP_add_Tensor) && fx_is_number(n, 2, &alpha) && alpha == 1) {
+            fx_node *a = fx_node_input(n, 0), *b = fx_node_input(n, 1);
+            if (!a || !b)
+                return NULL;
+            /* The scores are the operand that comes from a product and has the sum's sizes. */
+            fx_node *from = through_views(a);
+            bool first = fx_same_type(a, n) && from && from->n_uses == 1 &&
+                         (only(from, FX_OP_bmm) || only(from, FX_OP_mul_Tensor) || only(from, FX_OP_div_Tensor));
+            if (!fx_same_type(first ? a : b, n) || !take_mask(p, first ? b : a, n, false))
+                return NULL;
+            n = first ? a : b;
+            continue;
+        }
+        if (!fx_is_call(n, FX_OP_where_self) || !(n = filled(w, p, n)))
+            return NULL;
+    }
+}
+
+/* where(not any(not (scores == -inf)), 0, softmax(scores)), as run_decompositions spells the softmax of attention: the softmax. */
+static fx_node *safe_softmax(fx_rw *w, match *p, fx_node *n)
+{
+    fx_node *a, *s, *e;
+    float zero = 0;
+    fx_tensor t;
+    if (!only(n, FX_OP_where_self))
+        return n;
+    fx_node *zeros = fx_node_input(n, 1);
+    if (!zeros || zeros->opcode != FX_GET_ATTR || fx_attr_value(w->g, zeros, &t) != FX_OK || t.dtype != FX_F32)
+        return NULL;
+    for (int64_t i = 0; i < fx_tensor_numel(&t); i++)
+        if (memcmp((const float *)t.data + i, &zero, sizeof zero) != 0)
+            return NULL;
+    a = fx_node_input(n, 0);
+    if (!only(a, FX_OP_logical_not) || !(s = fx_node_input(a, 0)) || !only(s, FX_OP_any_dim) || !(a = fx_node_input(s, 0)) ||
+        fx_wrap_dim(fx_node_int(s, 1), a->type->rank) != a->type->rank - 1)
+        return NULL;
+    if (!only(a, FX_OP_logical_not) || !(e = fx_node_input(a, 0)) || !only(e, FX_OP_eq_Scalar) || fx_node_float(e, 1) != -INFINITY)
+        return NULL;
+    s = fx_node_input(n, 2);
+    if (!only(s, FX_OP__softmax) || fx_node_input(s, 0) != fx_node_input(e, 0) || fx_node_input(s, 0)->n_uses != 2)
+        return NULL;
+    p->safe = true;
+    return s;
+}
+
+/* How the leading size of the products is batch times heads: as the scores are viewed, or an operand before it was. */
+static void find_heads(match *p, const fx_node *scores)
+{
+    const fx_node *from[] = {scores, fx_node_input(p->q, 0), fx_node_input(p->v, 0)};
+    for (int i = 0; i < 3; i++) {
+        bool view = i == 0 || fx_is_call(i == 1 ? p->q : p->v, FX_OP_view);
+        if (view && fx_is_tensor(from[i]) && from[i]->type->rank == 4 && fx_dim_size(from[i], 0) * fx_dim_size(from[i], 1) == fx_dim_size(p->q, 0)) {
+            p->batch = fx_dim_size(from[i], 0);
+            p->heads = fx_dim_size(from[i], 1);
+            return;
+        }
+    }
+    p->batch = 1;
+    p->heads = fx_dim_size(p->q, 0);
+}
+
+/* The mask with rank 4, broadcasting to [batch, heads, m, n]; NULL when it does not fit. */
+static fx_node *mask4(fx_rw *w, const match *p)
+{
+    int64_t own[FX_MAX_RANK], sizes[4] = {1, 1, 1, 1};
+    int rank = fx_dims(p->mask, own), lead = p->mask_rank - 2, skip = 0;
+    int64_t all[FX_MAX_RANK];
+    for (int i = 0; i < p->mask_rank; i++)
+        all[i] = i < p->mask_rank - rank ? 1 : own[i - (p->mask_rank - rank)];
+    while (lead - skip > 2 && p->mask_lead[skip] == 1)
+        skip++;
+    sizes[2] = all[lead];
+    sizes[3] = all[lead + 1];
+    if (lead - skip == 2 && p->mask_lead[skip] == p->batch && p->mask_lead[skip + 1] == p->heads) {
+        sizes[0] = all[skip];
+        sizes[1] = all[skip + 1];
+    } else if (lead - skip == 1 && p->mask_lead[skip] == p->batch * p->heads) {
+        if (all[skip] != 1) {
+            sizes[0] = p->batch;
+            sizes[1] = p->heads;
+        }
+    } else {
+        for (int i = skip; i < lead; i++)
+            if (all[i] != 1)
+                return NULL;
+    }
+    return fx_rw_view(w, p->mask, 4, sizes, "mask4");
+}
+
+static fx_node *operand4(fx_rw *w, const match *p, fx_node *x, const char *suffix)
+{
+    return fx_rw_view(w, x, 4, (int64_t[]){p->batch, p->heads, fx_dim_size(x, -2), fx_dim_size(x, -1)}, suffix);
+}
+
+static bool recognise(fx_rw *w)
+{
+    match p = {.v = fx_node_input(w->at, 1)};
+    if (!fx_is_tensor(w->at) || w->at->type->dtype != FX_F32 || !p.v)
+        return false;
+    fx_node *soft = safe_softmax(w, &p, through_views(fx_node_input(w->at, 0)));
+    if (!only(soft, FX_OP__softmax) || soft->type->dtype != FX_F32 || soft->type->rank < 2 ||
+        fx_wrap_dim(fx_node_int(soft, 1), soft->type->rank) != soft->type->rank - 1)
+        return false;
+    fx_node *scores = fx_node_input(soft, 0), *start = scores;
+    if (p.safe) { /* its other use is the comparison, which goes too */
+        if (!fx_is_call(scores, FX_OP_add_Tensor) || !fx_is_number(scores, 2, &p.scale) || p.scale != 1)
+            return false;
+        if (!fx_same_type(fx_node_input(scores, 0), scores) || !take_mask(&p, fx_node_input(scores, 1), scores, false))
+            return false;
+        start = fx_node_input(scores, 0);
+    }
+    fx_node *product = trace_scores(w, &p, start);
+    if (!product)
+        return false;
+    p.q = fx_node_input(product, 0);
+    p.kt = fx_node_input(product, 1);
+    p.m = fx_dim_size(p.q, -2);
+    p.n = fx_dim_size(p.kt, -1);
+    if (!p.m || !p.n || !fx_dim_size(p.q, -1) || fx_dim_size(p.v, 0) != fx_dim_size(p.q, 0))
+        return false;
+    find_heads(&p, p.mask && p.mask_rank == 4 ? scores : soft->type->rank == 4 ? soft : product);
+    fx_node *mask = NULL;
+    if (p.mask && !(mask = mask4(w, &p)))
+        return false;
+    fx_node *k4 = operand4(w, &p, p.kt, "key_t");
+    k4 = fx_rw_permute(w, k4, 4, (int64_t[]){0, 1, 3, 2}, "key");
+    fx_call c = fx_rw_call(w, p.safe ? FX_OP_scaled_dot_product_attention : FX_OP_attention);
+    fx_call_node(&c, operand4(w, &p, p.q, "query"));
+    fx_call_node(&c, k4);
+    fx_call_node(&c, operand4(w, &p, p.v, "value"));
+    fx_call_node(&c, mask);
+    fx_call_float(&c, 0);
+    fx_call_bool(&c, false);
+    fx_call_float(&c, p.scale);
+    fx_call_bool(&c, false);
+    if (!p.safe)
+        fx_call_bool(&c, p.fill);
+    fx_node *y = fx_rw_node(w, &c, "attention");
+    fx_rw_view(w, y, 3, (int64_t[]){p.batch * p.heads, p.m, fx_dim_size(p.v, -1)}, NULL);
+    return true;
+}
+
+/* ---- one node -> spelled out ------------------------------------------------------------------------------------------- */
+
+/* [B, H, m, n] as [B * heads, m, n]; fewer heads are repeated. */
+static fx_node *matrices(fx_rw *w, fx_node *x, int64_t heads, const char *suffix)
+{
+    int64_t s[4], own = fx_dim_size(x, 1);
+    fx_dims(x, s);
+    if (own != heads) {
+        x = fx_rw_view(w, x, 5, (int64_t[]){s[0], own, 1, s[2], s[3]}, "group");
+        x = fx_rw_expand(w, x, 5, (int64_t[]){s[0], own, heads / own, s[2], s[3]}, "heads");
+    }
+    return fx_rw_view(w, x, 3, (int64_t[]){s[0] * heads, s[2], s[3]}, suffix);
+}
+
+static fx_node *arange(fx_rw *w, int64_t n, const char *suffix)
+{
+    fx_call c = fx_rw_call(w, FX_OP_arange_start_step);
+    fx_call_int(&c, 0);
+    fx_call_int(&c, n);
+    fx_call_int(&c, 1);
+    fx_call_arg(&c, fx_arg_dtype(w->ctx, FX_I64));
+    return fx_rw_node(w, &c, suffix);
+}
+
+static void spell_out(fx_rw *w)
+{
+    fx_node *n = w->at, *q = fx_node_input(n, 0), *k = fx_node_input(n, 1), *v = fx_node_input(n, 2), *mask = fx_node_input(n, 3);
+    int64_t heads = fx_dim_size(q, 1), batch = fx_dim_size(q, 0), m = fx_dim_size(q, 2), keys = fx_dim_size(k, 2);
+    int64_t shape[4] = {batch, heads, m, keys}, flat[3] = {batch * heads, m, keys}, out[4];
+    bool spelled = n->op->id == FX_OP_attention;
+    fx_dims(n, out);
+    fx_node *kt = fx_rw_permute(w, matrices(w, k, heads, "keys"), 3, (int64_t[]){0, 2, 1}, "keys_t");
+    fx_node *s = fx_rw_binary(w, FX_OP_bmm, matrices(w, q, heads, "queries"), kt, "products");
+    s = fx_rw_number(w, FX_OP_mul_Tensor, fx_rw_view(w, s, 4, shape, "scores"), fx_node_float(n, 6), "scaled");
+    fx_node *low = fx_rw_scalar(w, -INFINITY, n->type->dtype, "low");
+    if (mask && mask->type->dtype == FX_BOOL) {
+        s = fx_rw_where(w, mask, s, low, "masked");
+    } else if (mask && spelled && fx_node_bool(n, 8)) {
+        fx_node *hidden = fx_rw_number(w, FX_OP_lt_Scalar, mask, (double)-1e30f, "hidden");
+        s = fx_rw_where(w, hidden, mask, fx_rw_binary(w, FX_OP_add_Tensor, s, mask, "added"), "masked");
+    } else if (mask) {
+        s = fx_rw_binary(w, FX_OP_add_Tensor, s, mask, "masked");
+    }
+    if (fx_node_bool(n, 5)) {
+        fx_node *row = fx_rw_view(w, arange(w, m, "row"), 2, (int64_t[]){m, 1}, "rows");
+        fx_node *seen = fx_rw_binary(w, FX_OP_ge_Tensor, row, arange(w, keys, "columns"), "seen");
+        s = fx_rw_where(w, seen, s, low, "causal");
+    }
+    fx_call c = fx_rw_call(w, FX_OP__softmax);
+    fx_call_node(&c, s);
+    fx_call_int(&c, 3);
+    fx_call_bool(&c, false);
+    fx_node *p = fx_rw_node(w, &c, "softmax");
+    if (!spelled && (mask || fx_node_bool(n, 5))) { /* rows of -inf only are zeros */
+        c = fx_rw_call(w, FX_OP_amax);
+        fx_call_node(&c, s);
+        fx_call_ints(&c, 1, (int64_t[]){3});
+        fx_call_bool(&c, true);
+        fx_node *empty = fx_rw_number(w, FX_OP_eq_Scalar, fx_rw_node(w, &c, "most"), -INFINITY, "empty");
+        p = fx_rw_where(w, empty, fx_rw_scalar(w, 0, n->type->dtype, "zero"), p, "weights");
+    }
+    fx_node *y = fx_rw_binary(w, FX_OP_bmm, fx_rw_view(w, p, 3, flat, "weights3"), matrices(w, v, heads, "values"), "sums");
+    fx_rw_view(w, y, 4, out, NULL);
+}
+
+/* The kernel adds masks of its own type: true is 0, false -inf. Half-wide floats are computed as float32. */
+static void prepare(fx_rw *w)
+{
+    fx_node *n = w->at, *mask = fx_node_input(n, 3);
+    bool bits = mask && mask->type->dtype == FX_BOOL, half = n->type->dtype == FX_F16 || n->type->dtype == FX_BF16;
+    if (!bits && !half)
+        return;
+    if (bits) {
+        fx_node *zero = fx_rw_scalar(w, 0, FX_F32, "zero"), *low = fx_rw_scalar(w, -INFINITY, FX_F32, "low");
+        mask = fx_rw_where(w, mask, zero, low, "mask");
+    } else if (mask) {
+        mask = fx_rw_cast(w, mask, FX_F32, "mask");
+    }
+    fx_call c = fx_rw_call(w, n->op->id);
+    for (int i = 0; i < 3; i++)
+        fx_call_node(&c, half ? fx_rw_cast(w, fx_node_input(n, i), FX_F32, (const char *[]){"query", "key", "value"}[i]) : fx_node_input(n, i));
+    fx_call_node(&c, mask);
+    for (int i = 4; i < (n->op->id == FX_OP_attention ? 9 : 8); i++)
+        fx_call_copy(&c, n, i);
+    if (half)
+        fx_rw_finish(w, fx_rw_node(w, &c, "wide"));
+    else
+        fx_rw_become(w, &c);
+}
+
+/* A constant mask that hides just what comes after the query: the kernel then need not look at what is hidden. Each query sees the first
+ * key, so it makes no difference whether what is hidden is -inf or only very low. */
+static void find_causal(fx_rw *w)
+{
+    fx_node *n = w->at, *mask = fx_node_input(n, 3);
+    fx_tensor t;
+    if (!mask || mask->opcode != FX_GET_ATTR || !fx_is_tensor(mask) || mask->type->dtype != FX_F32 || fx_node_bool(n, 5) ||
+        fx_attr_value(w->g, mask, &t) != FX_OK || t.rank != 4 || t.sizes[0] != 1 || t.sizes[1] != 1 ||
+        t.sizes[2] != fx_dim_size(fx_node_input(n, 0), 2) || t.sizes[3] != fx_dim_size(fx_node_input(n, 1), 2))
+        return;
+    for (int64_t i = 0; i < t.sizes[2]; i++)
+        for (int64_t j = 0; j < t.sizes[3]; j++) {
+            float v = ((const float *)t.data)[i * t.strides[2] + j * t.strides[3]];
+            if (j > i ? !(v < -1e30f) : v != 0)
+                return;
+        }
+    fx_call c = fx_rw_call(w, n->op->id);
+    for (int i = 0; i < 3; i++)
+        fx_call_node(&c, fx_node_input(n, i));
+    fx_call_node(&c, NULL);
+    fx_call_float(&c, 0);
+    fx_call_bool(&c, true);
+    for (int i = 6; i < (n->op->id == FX_OP_attention ? 9 : 8); i++)
+        fx_call_copy(&c, n, i);
+    fx_rw_become(w, &c);
+}
+
+static bool is_static(const fx_node *n)
+{
+    return fx_is_tensor(n) && fx_is_tensor(fx_node_input(n, 0)) && fx_is_tensor(fx_node_input(n, 1));
+}
+
+fx_status fx_pass_attention(fx_lower *l)
+{
+    fx_graph *g = l->graph;
+    size_t count = 0;
+    bool off = l->opt->off & FX_OFF(ATTENTION), changed = false;
+    fx_node **nodes = FX_NEW_ARRAY(l->scratch, fx_node *, g->n_nodes + 1);
+    FX_FOR_NODES(g, n)
+        nodes[count++] = n;
+    for (size_t i = 0; i < count; i++) {
+        fx_node *n = nodes[i];
+        fx_rw w = fx_rw_at(g, l->scratch, n);
+        if (n->erased)
+            continue;
+        if (fx_is_call(n, FX_OP_bmm) && !off) {
+            changed |= recognise(&w);
+        } else if (fx_is_call(n, FX_OP_scaled_dot_product_attention)) {
+            fx_dtype dtype = n->type->dtype;
+            if ((off || dtype == FX_F64) && is_static(n))
+                spell_out(&w);
+            else
+                prepare(&w);
+            changed = true;
+        }
+        FX_TRY(w.status);
+    }
+    fx_remove_dead(g);
+    if (!changed)
+        return FX_OK;
+    FX_TRY(fx_fold_constants(g, l->scratch)); /* masks */
+    FX_TRY(fx_pass_simplify(l));
+    FX_FOR_NODES(g, n)
+        if (fx_is_call(n, FX_OP_attention) || fx_is_call(n, FX_OP_scaled_dot_product_attention)) {
+            fx_rw w = fx_rw_at(g, l->scratch, n);
+            find_causal(&w);
+            FX_TRY(w.status);
+        }
+    fx_remove_dead(g);
+    return FX_OK;
+}
