@@ -327,13 +327,11 @@ static fx_status build_node(fx_build *b, fx_node *n)
         return fx_build_pool(b, n);
     case FX_CLASS_NORM:
         return fx_build_norm(b, n);
-    case FX_CLASS_REDUCTION:
-        return fx_build_reduction(b, n);
     case FX_CLASS_GATHER:
     case FX_CLASS_CREATE:
         return fx_build_gather(b, n);
-    default:
-        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s cannot be compiled to loops or kernels yet", n->op->name);
+    default: /* reductions but extremes with their places are in regions of rows */
+        return fx_build_order(b, n);
     }
 }
 

@@ -170,9 +170,8 @@ fx_status fx_build_store(fx_build *b, fx_node *n, const fx_window *like);
 /* ---- build_contract.c: contractions of dtypes that no kernel takes, as plain loops ------------------- */
 fx_status fx_build_sums(fx_build *b, fx_node *root);
 
-/* ---- build_pointwise.c, build_reduce.c, build_join.c ------------------------------------------------- */
+/* ---- build_pointwise.c, build_join.c ------------------------------------------------- */
 fx_status fx_build_pointwise(fx_build *b, fx_node *root);
-fx_status fx_build_reduction(fx_build *b, fx_node *n);
 fx_status fx_build_cat(fx_build *b, fx_node *n);
 fx_status fx_build_pad(fx_build *b, fx_node *n);
 
@@ -182,6 +181,9 @@ fx_status fx_build_gather(fx_build *b, fx_node *n);
 /* ---- build_rows.c, build_rows_emit.c: reductions and norms with what is around them ------------------- */
 void fx_build_row_groups(fx_build *b, const uint32_t *position);
 fx_status fx_build_rows(fx_build *b, fx_node *root);
+
+/* ---- build_order.c: places of extremes, cumulative sums, the k best, sorting ---------------------------- */
+fx_status fx_build_order(fx_build *b, fx_node *n);
 
 /* ---- build_expr.c: scalar expressions of pointwise ops ------------------------------------------- */
 

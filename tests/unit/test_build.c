@@ -233,6 +233,58 @@ START_TEST(reductions_give_what_the_graph_gives)
 }
 END_TEST
 
+#define RESULT(to, of, k) "%" to " = call_function[_operator.getitem](%" of ", " k ")\n"
+
+/* What depends on the order of a dim. */
+static const char *const orders[] = {
+    IN("x", "f32[3, 11]") CALL("y", "argmax.default", "%x, 1, False") CALL("z", "argmin.default", "%x, 0, True") CALL("a", "argmax.default", "%x, None, False") "output((%y, %z, %a))\n",
+    IN("x", "i8[3, 4, 5]") CALL("m", "max.dim", "%x, 1, False") RESULT("v", "m", "0") RESULT("i", "m", "1") CALL("n", "min.dim", "%x, -1, True") RESULT("j", "n", "1") "output((%v, %i, %j))\n",
+    IN("x", "bool[6]") CALL("m", "max.dim", "%x, 0, False") RESULT("v", "m", "0") RESULT("i", "m", "1") "output((%v, %i))\n",
+    IN("x", "f16[4, 6]") CALL("y", "cumsum.default", "%x, 1, dtype=None") CALL("z", "cumprod.default", "%x, 0, dtype=None") "output((%y, %z))\n",
+    IN("x", "u8[4, 6]") CALL("y", "cumsum.default", "%x, 0, dtype=None") "output((%y,))\n",
+    IN("x", "f32[3, 17]") CALL("t", "topk.default", "%x, 5, -1, True, True") RESULT("v", "t", "0") RESULT("i", "t", "1") "output((%v, %i))\n",
+    IN("x", "i64[7, 3]") CALL("t", "topk.default", "%x, 7, 0, False, True") RESULT("v", "t", "0") "output((%v,))\n",
+    IN("x", "f32[3, 17]") CALL("t", "sort.stable", "%x, stable=True, dim=-1, descending=False") RESULT("v", "t", "0") RESULT("i", "t", "1") "output((%v, %i))\n",
+    IN("x", "i32[9, 2]") CALL("t", "sort.stable", "%x, stable=True, dim=0, descending=True") RESULT("i", "t", "1") "output((%i,))\n",
+    IN("x", "f32[]") CALL("t", "sort.stable", "%x, stable=True, dim=-1, descending=True") RESULT("v", "t", "0") RESULT("i", "t", "1") "output((%v, %i))\n",
+};
+
+START_TEST(orders_give_what_the_graph_gives)
+{
+    agree(orders[_i], graph_of(orders[_i]), 5, false);
+}
+END_TEST
+
+/* NaN is the greatest; equal elements keep their order. */
+START_TEST(nan_is_the_greatest)
+{
+    static const struct {
+        const char *lines;
+        int64_t want[5];
+    } cases[] = {
+        {CALL("t", "sort.stable", "%x, stable=True, dim=0, descending=False") RESULT("y", "t", "1"), {2, 3, 4, 0, 1}},
+        {CALL("t", "sort.stable", "%x, stable=True, dim=0, descending=True") RESULT("y", "t", "1"), {1, 0, 4, 2, 3}},
+        {CALL("t", "topk.default", "%x, 5, 0, True, True") RESULT("y", "t", "1"), {1, 0, 4, 2, 3}},
+        {CALL("t", "topk.default", "%x, 5, 0, False, True") RESULT("y", "t", "1"), {2, 3, 4, 0, 1}},
+        {CALL("a", "argmax.default", "%x, 0, True") CALL("y", "expand.default", "%a, [5]"), {1, 1, 1, 1, 1}},
+    };
+    static const double x[5] = {2, NAN, -0.0, 0, 1};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fx_graph *g = graph_of(fx_arena_printf(fx_context_arena(ctx), "%s%soutput((%%y,))\n", IN("x", "f32[5]"), cases[i].lines));
+        fx_program *p;
+        fx_tensor in[MOST], *out;
+        size_t n_out, n_in = inputs_of(g, 1, false, in);
+        for (int k = 0; k < 5; k++)
+            fx_tensor_set(&in[0], k, x[k]);
+        ck_assert_int_eq(lower_to(g, "generic", 0, FX_FAULT_NONE, &p), FX_OK);
+        ck_assert_int_eq(fx_program_run(p, true, n_in, in, &n_out, &out), FX_OK);
+        for (int k = 0; k < 5; k++)
+            ck_assert_msg(fx_tensor_get_int(&out[0], k) == cases[i].want[k], "%s: place %d: expected %lld, got %lld", cases[i].lines, k,
+                          (long long)cases[i].want[k], (long long)fx_tensor_get_int(&out[0], k));
+    }
+}
+END_TEST
+
 /* A reduction whose loop is marked parallel is refused, however it is folded. */
 START_TEST(parallel_reductions_are_refused)
 {
@@ -274,6 +326,8 @@ static void add_tests(TCase *t)
     tcase_add_loop_test(t, indices_give_what_the_graph_gives, 0, COUNT(indices));
     tcase_add_test(t, indices_are_checked);
     tcase_add_loop_test(t, reductions_give_what_the_graph_gives, 0, COUNT(reductions));
+    tcase_add_loop_test(t, orders_give_what_the_graph_gives, 0, COUNT(orders));
+    tcase_add_test(t, nan_is_the_greatest);
     tcase_add_test(t, parallel_reductions_are_refused);
     tcase_add_test(t, constant_rows_have_no_variance);
 }
