@@ -78,8 +78,8 @@ void fx_isl_source_order(const fx_isl_group *g, fx_isl_order *order); /* one an 
 /* Whether every dependence (flow, anti, output: isl_union_access_info_compute_flow) of the first order is kept by the second. */
 fx_isl_answer fx_isl_keeps(fx_isl *i, const fx_isl_group *g, const fx_isl_order *from, const fx_isl_order *to);
 /* Whether the first `depth` loops of the two statement lists may become one nest: the second list's iteration then follows the first's at once.
- * The lists' loops are matched by position. */
-fx_isl_answer fx_isl_fusion_legal(fx_isl *i, const fx_program *p, const fx_stmt *first, const fx_stmt *second, int depth);
+ * The lists' loops are matched by position. *apart (may be NULL): whether then no dependence is between different iterations of those loops. */
+fx_isl_answer fx_isl_fusion_legal(fx_isl *i, const fx_program *p, const fx_stmt *first, const fx_stmt *second, int depth, fx_isl_answer *apart);
 
 /* ---- tiling ------------------------------------------------------------------------------------------------------------ */
 

@@ -321,11 +321,13 @@ fx_isl_answer fx_isl_keeps(fx_isl *i, const fx_isl_group *g, const fx_isl_order 
     return fx_isl_end(i, answer);
 }
 
-fx_isl_answer fx_isl_fusion_legal(fx_isl *i, const fx_program *p, const fx_stmt *first, const fx_stmt *second, int depth)
+fx_isl_answer fx_isl_fusion_legal(fx_isl *i, const fx_program *p, const fx_stmt *first, const fx_stmt *second, int depth, fx_isl_answer *apart)
 {
     fx_isl_group g = {0};
+    if (apart)
+        *apart = FX_ISL_UNKNOWN;
     fx_isl_order from[FX_ISL_GROUP], to[FX_ISL_GROUP];
-    if (!fx_isl_collect(&g, p, first))
+    if (!fx_isl_collect(&g, p, first) || g.n == 0)
         return FX_ISL_UNKNOWN;
     int n_first = g.n;
     if (!fx_isl_collect(&g, p, second))
@@ -347,5 +349,15 @@ fx_isl_answer fx_isl_fusion_legal(fx_isl *i, const fx_program *p, const fx_stmt 
         to[s].key[2 * depth].at = s >= n_first;
         to[s].n++;
     }
-    return fx_isl_keeps(i, &g, from, to);
+    fx_isl_begin(i);
+    isl_union_map *dependences = fx_isl_dependences(i, &g, fx_isl_order_map(i, &g, from)), *order = fx_isl_order_map(i, &g, to);
+    fx_isl_answer answer = fx_isl_forward(dependences, order, 0), equal = FX_ISL_UNKNOWN;
+    if (answer == FX_ISL_YES && apart)
+        equal = fx_isl_forward(dependences, order, 2 * depth);
+    isl_union_map_free(dependences);
+    isl_union_map_free(order);
+    answer = fx_isl_end(i, answer);
+    if (apart && answer == FX_ISL_YES)
+        *apart = equal;
+    return answer;
 }

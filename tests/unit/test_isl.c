@@ -279,7 +279,7 @@ static void fusion_job(fx_isl *i)
         {1, 2, FX_ISL_YES}, {1, 1, FX_ISL_YES}, {2, 2, FX_ISL_NO}, {2, 1, FX_ISL_YES}, {3, 2, FX_ISL_YES},
         {4, 2, FX_ISL_NO}, {4, 1, FX_ISL_YES}, {5, 2, FX_ISL_YES}, {6, 1, FX_ISL_UNKNOWN}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
-        ck_assert_msg(fx_isl_fusion_legal(i, p, p->steps[0].body, p->steps[cases[k].step].body, cases[k].depth) == cases[k].answer,
+        ck_assert_msg(fx_isl_fusion_legal(i, p, p->steps[0].body, p->steps[cases[k].step].body, cases[k].depth, NULL) == cases[k].answer,
                       "step %s, depth %d", p->steps[cases[k].step].name, cases[k].depth);
 }
 
