@@ -41,8 +41,8 @@ static int64_t cost_of(const fx_isl_group *g, int var)
     return sum;
 }
 
-/* The side of tiles of a loop: all of it when it is short, else its largest divisor up to most; without one of at least LEAST, most (the
- * edge then needs a guard). */
+/* The side of tiles of a loop: all of it when it is short, else its largest divisor up to most; without one of at least LEAST, most (what is
+ * left over then runs in the source's order: cut_edges). */
 static int64_t side_of(int64_t extent, int64_t most)
 {
     if (extent <= most)
@@ -125,7 +125,7 @@ static const char *plan_sink(const fx_isl_group *g, int depth, fx_isl_tiling *t)
     bool at_once = kept == 0 && g->item[0].loop[0]->loop == FX_LOOP_PARALLEL;
     t->size[kept] = side_of(extent_of(g, kept), at_once ? 16 : 128);
     if (extent_of(g, kept) % t->size[kept])
-        return NULL; /* the array's elements would need guards in every loop */
+        return NULL;
     t->sink = true;
     return "sunk";
 }
@@ -277,10 +277,72 @@ static bool any_parallel(const fx_stmt *s)
     return false;
 }
 
-static verdict *decide(fx_scheduler *s, const fx_step *step, const fx_isl_group *g)
+/* Tiles cover the loops of *nest as far as whole ones go; what is left over becomes nests of its own behind it, in the source's order. The
+ * shared loops carry no dependences, so all parts may run in any order. */
+static fx_stmt *cut_edges(fx_scheduler *s, const fx_step *step, fx_stmt *nest, const fx_isl_tiling *t)
+{
+    fx_nest_edit e = {.p = s->p, .load = -1};
+    fx_stmt *rest = NULL, *loop = nest;
+    int shift = fx_nest_next_var(step->body), locals = fx_nest_next_local(step->body);
+    for (int k = 0; k < t->depth; k++, loop = loop->body) {
+        int64_t size = t->size[k] && !t->sink ? t->size[k] : 1, left = loop->extent.value % size, done = loop->extent.value - left;
+        if (left == 0)
+            continue;
+        fx_affine moved = fx_affine_const(done);
+        fx_nest_edit edge = e;
+        edge.shift_vars = shift * (k + 1);
+        edge.shift_locals = locals * (k + 1);
+        fx_affine_add(s->p->ctx, &moved, loop->var + edge.shift_vars, fx_dim_of(1));
+        edge.n_vars = 1;
+        edge.var[0] = loop->var;
+        edge.to[0] = &moved;
+        fx_stmt *copy = fx_nest_copy(&edge, nest), *at = copy;
+        for (int j = 0; j < k; j++)
+            at = at->body;
+        at->extent = fx_dim_of(left);
+        copy->next = rest;
+        rest = copy;
+        loop->extent = fx_dim_of(done);
+    }
+    return rest;
+}
+
+/* A copy of the one statement, which may be changed. */
+static fx_stmt *copy_of(const fx_scheduler *s, const fx_stmt *nest)
+{
+    fx_nest_edit e = {.p = s->p, .load = -1};
+    fx_stmt one = *nest;
+    one.next = NULL;
+    return fx_nest_copy(&e, &one);
+}
+
+static void ask(fx_scheduler *s, const fx_step *step, const fx_stmt *nest, verdict *v)
+{
+    if (s->tilings++ >= FX_SCHEDULE_QUESTIONS || !s->isl) {
+        fx_remark(s->p->ctx, &step->loc, "step %s: source order: this model's %d questions to isl are spent", step->name, FX_SCHEDULE_QUESTIONS);
+        v->what = NULL;
+        return;
+    }
+    fx_isl_group *g = FX_NEW(s->l->scratch, fx_isl_group);
+    fx_stmt *whole = copy_of(s, nest);
+    cut_edges(s, step, whole, &v->t);
+    v->tree = FX_NEW(s->l->scratch, fx_isl_tree);
+    fx_isl_answer answer = fx_isl_collect(g, s->p, whole) ? fx_isl_tile(s->isl, g, &v->t, v->tree) : FX_ISL_UNKNOWN;
+    if (answer == FX_ISL_YES)
+        return;
+    fx_remark(s->p->ctx, &step->loc, "step %s: source order: %s", step->name,
+              answer == FX_ISL_NO ? "dependences forbid another" : "isl did not decide within its budget");
+    v->what = NULL;
+}
+
+static verdict *decide(fx_scheduler *s, const fx_step *step, const fx_stmt *nest)
 {
     verdict *v = FX_NEW(s->l->scratch, verdict);
-    int depth = shared_depth(g), same = 1;
+    fx_isl_group *g = FX_NEW(s->l->scratch, fx_isl_group);
+    if (!fx_isl_collect(g, s->p, nest) || g->n == 0)
+        return v;
+    int depth = shared_depth(g);
+    bool same = true;
     if (depth == 0)
         return v;
     v->t.depth = depth;
@@ -289,37 +351,41 @@ static verdict *decide(fx_scheduler *s, const fx_step *step, const fx_isl_group 
     for (int k = 0; k < g->n; k++)
         same &= g->item[k].n == depth;
     v->what = same ? plan_perfect(s, g, depth, &v->t) : plan_sink(g, depth, &v->t);
-    if (!v->what)
-        return v;
-    if (s->tilings++ >= FX_SCHEDULE_QUESTIONS || !s->isl) {
-        fx_remark(s->p->ctx, &step->loc, "step %s: source order: this model's %d questions to isl are spent", step->name, FX_SCHEDULE_QUESTIONS);
-        v->what = NULL;
-        return v;
-    }
-    v->tree = FX_NEW(s->l->scratch, fx_isl_tree);
-    fx_isl_answer answer = fx_isl_tile(s->isl, g, &v->t, v->tree);
-    if (answer != FX_ISL_YES) {
-        fx_remark(s->p->ctx, &step->loc, "step %s: source order: %s", step->name,
-                  answer == FX_ISL_NO ? "dependences forbid another" : "isl did not decide within its budget");
-        v->what = NULL;
-    }
+    if (v->what)
+        ask(s, step, nest, v);
     return v;
+}
+
+/* Whether a store goes to the place of a buffer that is loaded here: the verifier and the proofs want one index for both, so such a nest
+ * stays in one piece. */
+static bool in_place(const fx_isl_group *g)
+{
+    for (int w = 0; w < g->n_accesses; w++)
+        for (int k = 0; k < g->n_accesses; k++)
+            if (g->access[w].write && g->access[w].buf >= 0 && g->access[k].buf >= 0 && !g->access[k].write &&
+                g->p->bufs[g->access[w].buf].overlay == g->access[k].buf)
+                return true;
+    return false;
 }
 
 static void schedule_nest(fx_scheduler *s, fx_step *step, fx_stmt **at)
 {
-    fx_isl_group *g = FX_NEW(s->l->scratch, fx_isl_group);
     fx_stmt *next = (*at)->next, alone = **at;
     alone.next = NULL;
-    if (!fx_isl_collect(g, s->p, &alone) || g->n == 0)
-        return;
     void **known = fx_nest_keys_find(s->keys, s->p, &alone, NULL, NULL);
     if (!*known)
-        *known = decide(s, step, g);
+        *known = decide(s, step, &alone);
     verdict *v = *known;
     if (!v->what)
         return;
-    writer w = {.s = s, .g = g, .tree = v->tree, .t = &v->t, .first_var = fx_nest_next_var(step->body), .parallel = any_parallel(&alone)};
+    fx_stmt *whole = copy_of(s, &alone), *rest = cut_edges(s, step, whole, &v->t);
+    fx_isl_group *g = FX_NEW(s->l->scratch, fx_isl_group);
+    if (!fx_isl_collect(g, s->p, whole) || (rest && in_place(g)))
+        return;
+    int first_var = fx_nest_next_var(step->body);
+    if (fx_nest_next_var(rest) > first_var)
+        first_var = fx_nest_next_var(rest);
+    writer w = {.s = s, .g = g, .tree = v->tree, .t = &v->t, .first_var = first_var, .parallel = any_parallel(whole)};
     w.edit = (fx_nest_edit){.p = s->p, .load = -1};
     if (v->t.sink)
         make_arrays(&w);
@@ -327,6 +393,9 @@ static void schedule_nest(fx_scheduler *s, fx_step *step, fx_stmt **at)
     if (v->t.sink)
         body = declare_arrays(&w, body);
     fx_stmt **tail = &body;
+    while (*tail)
+        tail = &(*tail)->next;
+    *tail = rest;
     while (*tail)
         tail = &(*tail)->next;
     *tail = next;
