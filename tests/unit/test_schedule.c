@@ -162,7 +162,7 @@ static void draw_step(fx_text *t, int number, const char *s, const char *d, int 
 {
     static const char *const ops[] = {"add", "mul", "sub", "max"};
     const char *op = ops[draw(4)];
-    int form = (int)draw(9), n = a * b;
+    int form = (int)draw(10), n = a * b;
     *elementwise = form < 2;
     fx_printf(t, "step s%d {\n", number);
     switch (form) {
@@ -194,6 +194,10 @@ static void draw_step(fx_text *t, int number, const char *s, const char *d, int 
         break;
     case 8: /* the dense loop outside */
         fx_printf(t, "for v0 in %d%s {\nfor v1 in %d {\n%s[v0 + %d*v1] = %s.f32(%s[v0 + %d*v1], x[v0])\n}\n}\n", a, kind(true), b, d, a, op, s, a);
+        break;
+    case 9: /* columns summed into the first row */
+        fx_printf(t, "for v0 in %d%s {\nlocal t0 = 0.0:f32\nfor v1 in %d {\nt0 = add.f32(t0:f32, %s[v0 + %d*v1])\n}\n%s[v0] = t0:f32\n}\nfor v2 in %d {\n%s[v2 + %d] = %s[v2 + %d]\n}\n", a,
+                  kind(true), b, s, a, d, n - a, d, a, s, a);
         break;
     }
     fx_puts(t, "}\n");
