@@ -19,11 +19,12 @@ int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_passes(int argc, char **argv);
 int cmd_target(int argc, char **argv);
+int cmd_prove(int argc, char **argv);
 
 /* ---- options.c: the options that compile, show and check have in common -------------------------------------- */
 
 /* A child parser for `struct argp.children`; its input is a fx_compile_options. */
-extern const struct argp lowering_argp; /* --target, --threads */
+extern const struct argp lowering_argp; /* --target, --threads, --unproved */
 extern const struct argp looking_argp;  /* --dump-before, --dump-after, --stop-after, --time-passes; log goes to stdout */
 
 /* The one argument that is no option, a "model" say: stores it, or ends with a usage error when there was one already. */

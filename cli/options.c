@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 
-enum { KEY_TARGET = 't', KEY_THREADS = 0x200, KEY_DUMP_BEFORE, KEY_DUMP_AFTER, KEY_STOP_AFTER, KEY_TIME_PASSES };
+enum { KEY_TARGET = 't', KEY_THREADS = 0x200, KEY_DUMP_BEFORE, KEY_DUMP_AFTER, KEY_STOP_AFTER, KEY_TIME_PASSES, KEY_UNPROVED };
 
 bool parse_number(const char *text, double *value)
 {
@@ -54,6 +54,11 @@ static error_t parse_lowering(int key, char *arg, struct argp_state *state)
             argp_error(state, "expected a number of threads from 1 to 1024, got '%s'", arg);
         o->threads = (int)v;
         return 0;
+    case KEY_UNPROVED:
+        if (strcmp(arg, "warn") && strcmp(arg, "error"))
+            argp_error(state, "expected --unproved=warn or error, got '%s'", arg);
+        o->unproved_warn = !strcmp(arg, "warn");
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -64,6 +69,7 @@ const struct argp lowering_argp = {
         {"target", KEY_TARGET, "NAME", 0,
          "generic, x86_64-avx2, x86_64-avx512, native (default), aarch64, cortex-m4, or a file of 'key = value' lines", 0},
         {"threads", KEY_THREADS, "N", 0, "most threads the emitted code may use (default 8)", 0},
+        {"unproved", KEY_UNPROVED, "WHAT", 0, "a loop that is not proved (see 'fxcc prove') is an error (default) or: warn", 0},
         {0}},
     .parser = parse_lowering};
 

@@ -21,7 +21,7 @@ configure_package_config_file(cmake/fxccConfig.cmake.in ${PROJECT_BINARY_DIR}/fx
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/fxccConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(EXPORT fxcc-targets NAMESPACE fxcc:: DESTINATION ${package_dir})
 install(FILES ${PROJECT_BINARY_DIR}/fxccConfig.cmake ${PROJECT_BINARY_DIR}/fxccConfigVersion.cmake cmake/fxcc_add_model.cmake
-  cmake/Findminizip.cmake DESTINATION ${package_dir})
+  cmake/Findminizip.cmake cmake/Findisl.cmake DESTINATION ${package_dir})
 
 foreach(name fxcc fxrt)
   configure_file(cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)

@@ -74,7 +74,8 @@ static fx_status compile(void *arg)
     fx_context *ctx = job->graph->ctx;
 
     fx_lower_options lower = {.threads = o->threads > 0 ? o->threads : 8, .dump_before = o->dump_before, .dump_after = o->dump_after,
-                              .stop_after = o->stop_after, .time_passes = o->time_passes, .out = o->log, .user = o->log_user};
+                              .stop_after = o->stop_after, .time_passes = o->time_passes, .out = o->log, .user = o->log_user,
+                              .unproved_warn = o->unproved_warn};
     FX_TRY(fx_target_get(ctx, o->target ? o->target : "native", &lower.target));
     FX_TRY(fx_lower_run(fx_graph_copy(job->graph), &lower, &job->program));
     if (o->stop_after || !job->program)

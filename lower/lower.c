@@ -4,9 +4,11 @@
 #include "lower/lower.h"
 #include "passes/passes.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "lower/isl.h"
 #include "passes/rewrite.h"
 
 /* Shared with the passes users run. */
@@ -110,7 +112,7 @@ static fx_status run_pass(fx_lower *l, const pass *p)
     start = now();
     if (p->over == GRAPH)
         status = fx_graph_verify(l->graph, l->graph->stage, p->name);
-    else
+    else if (p->run != fx_pass_prove) /* which changes nothing */
         status = fx_program_verify(l->program, !strcmp(p->name, "memory"), p->name);
     if (l->opt->time_passes)
         say(l, fx_arena_printf(l->scratch, "# time %-14s %9.3f ms, verified in %.3f ms\n", p->name, 1e3 * seconds,
@@ -126,6 +128,27 @@ static fx_status run_pass(fx_lower *l, const pass *p)
 fx_status fx_pass_legalize(fx_lower *l)
 {
     return fx_legalize(l->graph);
+}
+
+fx_isl *fx_lower_isl(fx_lower *l)
+{
+    if (!l->isl)
+        l->isl = fx_isl_open(l->ctx);
+    return l->isl;
+}
+
+static void tell_isl(fx_lower *l)
+{
+    char text[100];
+    int unknown, n = l->isl ? fx_isl_queries(l->isl, &unknown) : 0;
+    if (l->opt->isl_seconds)
+        *l->opt->isl_seconds = l->isl ? fx_isl_seconds(l->isl) : 0;
+    if (l->opt->isl_queries)
+        *l->opt->isl_queries = n;
+    if (n == 0 || !l->opt->time_passes)
+        return;
+    snprintf(text, sizeof text, "# time of it, isl %9.3f ms, %d queries, %d undecided\n", 1e3 * fx_isl_seconds(l->isl), n, unknown);
+    say(l, text);
 }
 
 fx_status fx_lower_run(fx_graph *g, const fx_lower_options *opt, fx_program **out)
@@ -146,6 +169,7 @@ fx_status fx_lower_run(fx_graph *g, const fx_lower_options *opt, fx_program **ou
         if (opt->stop_after && !strcmp(opt->stop_after, passes[i].name))
             break;
     }
+    tell_isl(&l);
     if (out)
         *out = l.program;
     return FX_OK;

@@ -35,6 +35,8 @@ typedef enum fx_fault {
     FX_FAULT_COUNT
 } fx_fault;
 
+struct fx_proof;
+
 typedef struct fx_lower_options {
     fx_target target;
     int threads;                  /* most threads the emitted code may use (workspace) */
@@ -45,6 +47,11 @@ typedef struct fx_lower_options {
     /* Text of dumps and times goes here. */
     void (*out)(void *user, const char *text);
     void *user;
+    bool unproved_warn;           /* what is not proved is a warning, not an error */
+    void (*proof)(void *user, const struct fx_proof *proof); /* told each proof (fxcc/prove.h); NULL: none */
+    void *proof_user;
+    double *isl_seconds;          /* set to what isl took in all, and to the number of its queries; NULL: not wanted */
+    int *isl_queries;
 } fx_lower_options;
 
 /* Runs the passes of pass.def in order on g (changed) and builds the program. With stop_after *out may be NULL.
@@ -56,7 +63,11 @@ typedef struct fx_lower {
     fx_program *program;
     const fx_lower_options *opt;
     fx_arena *scratch;            /* freed after each pass */
+    struct fx_isl *isl;           /* fx_lower_isl */
 } fx_lower;
+
+/* isl, opened for the first pass that asks (lower/isl.h); NULL when there is no memory for it. */
+struct fx_isl *fx_lower_isl(fx_lower *l);
 
 fx_status fx_lower_run(fx_graph *g, const fx_lower_options *opt, fx_program **out);
 

@@ -31,6 +31,7 @@ typedef struct fx_compile_options {
     bool check;               /* also NAME_check.c, with golden vectors by the reference interpreter on seeded inputs */
     const char *golden;       /* .npz with inputs then outputs: golden vectors for NAME_check.c (implies check) */
     int threads;              /* most threads the emitted code may use; 0: 8 */
+    bool unproved_warn;       /* a loop that is not proved (fxcc/prove.h) is a warning, not an error */
     /* For those who look inside; NULL or false: off. Pass names are those of `fxcc passes`. */
     const char *dump_before, *dump_after, *stop_after;
     bool time_passes;

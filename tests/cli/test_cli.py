@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FXCC = os.environ.get("FXCC") or str(ROOT / "build" / "release" / "bin" / "fxcc")
 DIGITS = ROOT / "examples" / "digits" / "digits.pt2"
-COMMANDS = ["compile", "show", "opt", "run", "check", "passes", "target"]
+COMMANDS = ["compile", "show", "opt", "run", "check", "prove", "passes", "target"]
 
 
 def fxcc(*argv, **kwargs):
@@ -354,6 +354,34 @@ class Compiling(Case):
     @staticmethod
     def target_text():
         return "name = mine\ncflags = -O1\nlanes = 1\nfma = false\nmr = 2\nnr = 4\nl1 = 16384\nl2 = 65536\npointer_bits = 64\nisa = generic\n"
+
+
+class Proving(Case):
+    def test_each_loop_and_call_has_a_line(self):
+        lines = self.ok("prove", DIGITS).splitlines()
+        program = self.ok("compile", DIGITS, "--stop-after=prove", "--dump-after=prove", "-o", self.dir / "out")
+        calls = re.findall(r"^    call (\w+) (\w+)\(", program, re.MULTILINE)
+        self.assertTrue(calls)
+        for kernel, step in calls:
+            self.assertTrue(any(line.startswith(f"proved    {step}: call {kernel}: arguments within their buffers") for line in lines), step)
+        loops = len(re.findall(r"^    for ", program, re.MULTILINE))
+        self.assertEqual(sum(": for " in line for line in lines), loops)
+        self.assertTrue(any("accesses within their buffers" in line and "; by intervals" in line for line in lines))
+        self.assertRegex(lines[-2], r"^proved    arena: lives: \d+ buffers: those that live at once lie apart; by intervals")
+        self.assertRegex(lines[-1], rf"^{len(lines) - 1} proved, 0 not; \d+\.\d{{3}} ms, isl \d+ queries in \d+\.\d{{3}} ms$")
+
+    def test_quiet(self):
+        self.assertEqual(len(self.ok("prove", "-q", DIGITS).splitlines()), 1)
+
+    def test_every_target(self):
+        for target in ("generic", "x86_64-avx2", "aarch64", "cortex-m4"):
+            self.assertIn(" 0 not;", self.ok("prove", "-q", DIGITS, "--target=" + target, "--unproved=warn"))
+
+    def test_usage_errors(self):
+        self.fails("prove", says="expected a model")
+        self.fails("prove", DIGITS, "--unproved=perhaps", says="expected --unproved=warn or error, got 'perhaps'")
+        self.fails("compile", DIGITS, "-o", self.dir, "--unproved=no", says="expected --unproved=warn or error")
+        self.fails("prove", self.dir / "none.pt2", says="none.pt2")
 
 
 class Running(Case):

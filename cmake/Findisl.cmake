@@ -1,0 +1,20 @@
+# Finds isl, the integer set library: target isl::isl. Its headers are included as <isl/set.h>.
+# Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(PC_ISL QUIET isl)
+endif()
+find_path(ISL_INCLUDE_DIR isl/set.h HINTS ${PC_ISL_INCLUDEDIR})
+find_library(ISL_LIBRARY isl HINTS ${PC_ISL_LIBRARY_DIRS})
+set(isl_VERSION ${PC_ISL_VERSION})
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(isl REQUIRED_VARS ISL_LIBRARY ISL_INCLUDE_DIR VERSION_VAR isl_VERSION)
+if(isl_FOUND AND NOT TARGET isl::isl)
+  add_library(isl::isl UNKNOWN IMPORTED)
+  set_target_properties(isl::isl PROPERTIES IMPORTED_LOCATION ${ISL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES "${ISL_INCLUDE_DIR}")
+  if(ISL_LIBRARY MATCHES "\\.a$") # the static library needs GMP
+    find_library(GMP_LIBRARY gmp)
+    set_target_properties(isl::isl PROPERTIES INTERFACE_LINK_LIBRARIES ${GMP_LIBRARY})
+  endif()
+endif()
+mark_as_advanced(ISL_INCLUDE_DIR ISL_LIBRARY)

@@ -1,0 +1,198 @@
+/* lower/prove_race.c: iterations that run at once touch different elements.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <limits.h>
+#include <string.h>
+
+#include "lower/prove.h"
+
+typedef struct touch {
+    int buf;
+    bool write;
+    const fx_affine *index;
+    const fx_prove_scope *scope;
+} touch;
+
+typedef struct race {
+    fx_prover *r;
+    const fx_stmt *loop;
+    fx_prove_scope scope;         /* at the statement being looked at */
+    int n_shared;                 /* variables of the scope around the loop */
+    touch *t; size_t n, cap;
+    const int *own; size_t n_own, cap_own; /* arrays and locals declared inside: each iteration's own; locals as -1 - local */
+    int *own_list;
+    const fx_prove_scope *copy;   /* of the scope, while it stays the same */
+    const char *text;
+} race;
+
+static void fail(race *c, const char *text)
+{
+    if (!c->text)
+        c->text = text;
+}
+
+static bool is_own(const race *c, int what)
+{
+    for (size_t i = 0; i < c->n_own; i++)
+        if (c->own_list[i] == what)
+            return true;
+    return false;
+}
+
+static void add_own(race *c, int what)
+{
+    FX_PUSH(c->r->arena, c->own_list, c->n_own, c->cap_own) = what;
+}
+
+static void add_touch(race *c, int buf, bool write, const fx_affine *index)
+{
+    if (is_own(c, buf))
+        return;
+    if (!c->copy)
+        c->copy = fx_arena_dup(c->r->arena, &c->scope, sizeof c->scope);
+    FX_PUSH(c->r->arena, c->t, c->n, c->cap) = (touch){buf, write, index, c->copy};
+}
+
+static void collect_expr(race *c, const fx_sexpr *e)
+{
+    if (!e)
+        return;
+    if (e->op == FX_S_LOAD)
+        add_touch(c, e->buf, false, &e->index);
+    for (int k = 0; k < fx_sop_arity(e->op); k++)
+        collect_expr(c, e->arg[k]);
+}
+
+static void collect(race *c, const fx_stmt *s);
+
+static void collect_in(race *c, int var, fx_dim extent, const fx_stmt *body)
+{
+    if (c->scope.n == FX_PROVE_DEPTH) {
+        fail(c, "too many loops");
+        return;
+    }
+    c->scope.v[c->scope.n++] = (fx_prove_var){var, extent};
+    c->copy = NULL;
+    collect(c, body);
+    c->scope.n--;
+    c->copy = NULL;
+}
+
+static void collect(race *c, const fx_stmt *s)
+{
+    for (; s && !c->text; s = s->next) {
+        switch (s->kind) {
+        case FX_ST_LOOP:
+            collect_in(c, s->var, s->extent, s->body);
+            break;
+        case FX_ST_CHECK:
+            collect_in(c, FX_VAR_LOCAL(s->local), s->extent, s->body);
+            break;
+        case FX_ST_IF: {
+            int n = c->scope.n_cond;
+            for (int k = 0; k < s->n_cond && c->scope.n_cond < FX_PROVE_DEPTH; k++)
+                c->scope.cond[c->scope.n_cond++] = &s->cond[k];
+            c->copy = NULL;
+            collect(c, s->body);
+            c->scope.n_cond = n;
+            c->copy = NULL;
+            break;
+        }
+        case FX_ST_ARRAY:
+            add_own(c, s->buf);
+            break;
+        case FX_ST_LOCAL:
+            collect_expr(c, s->value);
+            add_own(c, FX_VAR_LOCAL(s->local));
+            break;
+        case FX_ST_SET:
+            collect_expr(c, s->value);
+            if (!is_own(c, FX_VAR_LOCAL(s->local)))
+                fail(c, fx_arena_printf(c->r->arena, "all iterations set t%d, which is defined outside", s->local));
+            break;
+        case FX_ST_STORE:
+            collect_expr(c, s->value);
+            add_touch(c, s->buf, true, &s->index);
+            break;
+        case FX_ST_CALL:
+            fail(c, fx_arena_printf(c->r->arena, "a call of kernel %s inside", fx_kernel_get(s->call->kernel)->name));
+            break;
+        case FX_ST_BARRIER:
+            fail(c, "barriers are not looked into");
+            break;
+        case FX_ST_COMMENT:
+            break;
+        }
+    }
+}
+
+/* Whether the two accesses touch different elements in different iterations of the loop. */
+static bool apart(race *c, const touch *a, const touch *b)
+{
+    fx_prover *r = c->r;
+    int shared[FX_PROVE_DEPTH];
+    for (int i = 0; i < c->n_shared; i++)
+        shared[i] = c->scope.v[i].var;
+    fx_prove_form fa = fx_prove_form_of(r, a->scope, a->index), fb = fx_prove_form_of(r, b->scope, b->index);
+    if (fx_prove_distinct(r, &fa, &fb, c->n_shared, shared, c->loop->var)) {
+        r->by |= FX_BY_STRIDES;
+        return true;
+    }
+    if (fx_prove_distinct_isl(r, a->scope, a->index, b->scope, b->index, c->n_shared, c->loop->var)) {
+        r->by |= FX_BY_ISL;
+        return true;
+    }
+    return false;
+}
+
+static const char *index_text(fx_prover *r, const fx_affine *a)
+{
+    fx_text t;
+    fx_text_init(&t, r->arena);
+    for (int i = 0; i < a->n; i++) {
+        fx_puts(&t, i ? " + " : "");
+        if (!fx_dim_is(a->coef[i], 1)) {
+            fx_dim_print(&t, a->coef[i]);
+            fx_puts(&t, "*");
+        }
+        fx_printf(&t, a->var[i] >= 0 ? "v%d" : "t%d", a->var[i] >= 0 ? a->var[i] : FX_VAR_LOCAL(a->var[i]));
+    }
+    if (!a->n || !fx_dim_is(a->base, 0)) {
+        fx_puts(&t, a->n ? " + " : "");
+        fx_dim_print(&t, a->base);
+    }
+    return t.data;
+}
+
+/* Equal accesses (an operand read twice) need one look. */
+static bool same_touch(const touch *a, const touch *b)
+{
+    return a->buf == b->buf && a->write == b->write && a->scope == b->scope && fx_affine_equal(a->index, b->index);
+}
+
+bool fx_prove_parallel(fx_prover *r, const fx_prove_scope *outer, const fx_stmt *loop, const char **text)
+{
+    race c = {.r = r, .loop = loop, .scope = *outer, .n_shared = outer->n};
+    if (fx_dim_known(loop->extent) && loop->extent.value <= 1)
+        return true;
+    collect_in(&c, loop->var, loop->extent, loop->body);
+    size_t n = 0;
+    for (size_t i = 0; i < c.n; i++) {
+        size_t k = 0;
+        while (k < n && !same_touch(&c.t[k], &c.t[i]))
+            k++;
+        if (k == n)
+            c.t[n++] = c.t[i];
+    }
+    for (size_t i = 0; i < n && !c.text; i++) {
+        for (size_t k = 0; k < n && !c.text; k++) {
+            const touch *a = &c.t[i], *b = &c.t[k];
+            if (!a->write || (b->write && k < i) || !fx_prove_same_place(r, a->buf, b->buf) || apart(&c, a, b))
+                continue;
+            fail(&c, fx_arena_printf(r->arena, "iterations of v%d may meet: the store to '%s' at %s and the %s '%s' at %s", loop->var,
+                                     r->p->bufs[a->buf].name, index_text(r, a->index), b->write ? "store to" : "load of",
+                                     r->p->bufs[b->buf].name, index_text(r, b->index)));
+        }
+    }
+    *text = c.text;
+    return !c.text;
+}
