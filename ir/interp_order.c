@@ -124,6 +124,8 @@ fx_status eval_topk(fx_eval *c)
     int64_t m;
     rows r;
     FX_TRY(fx_eval_int(c, 1, &m));
+    if (x->rank == 0)
+        m = 1; /* a scalar is given whatever k is */
     FX_TRY(read_rows(c, x, axis, &r));
     fx_tensor *values = fx_eval_out(c, 0), *index = fx_eval_out(c, 1);
     return give_order(c, x, axis, &r, m, fx_node_bool(c->node, 3), values, index);
