@@ -185,6 +185,10 @@ fx_status fx_build_rows(fx_build *b, fx_node *root);
 /* ---- build_order.c: places of extremes, cumulative sums, the k best, sorting ---------------------------- */
 fx_status fx_build_order(fx_build *b, fx_node *n);
 
+/* ---- build_prune.c ----------------------------------------------------------------------------------- */
+/* The body of a step without what nobody reads: locals, arrays (buffers from `first` on), loops that do nothing. */
+fx_stmt *fx_build_prune(fx_build *b, fx_stmt *body, int first);
+
 /* ---- build_expr.c: scalar expressions of pointwise ops ------------------------------------------- */
 
 /* e as a local, declared at *b->tail, when computing it twice would cost; the caller is going to use it more than once. */

@@ -1163,7 +1163,9 @@ fx_status fx_build_rows(fx_build *b, fx_node *root)
     make_nests(r, has_main, &main);
     choose_lanes(r);
     decide_kept(r);
+    int first = (int)b->p->n_bufs;
     step->body = loops(r);
+    step->body = fx_build_prune(b, step->body, first);
     b->tail = NULL;
     return r->status;
 }
