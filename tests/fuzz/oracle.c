@@ -281,6 +281,10 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
         for (int64_t i = 0; i < fx_tensor_numel(&a->t[0]); i++)
             unknown |= isnan(fx_tensor_get(&a->t[0], i));
     }
+    if (sign && !unknown && !inexact) {
+        v->error[0] = NULL;
+        return;
+    }
     /* Large sums may leave the range on the way. */
     bool range = sum && most > (v->t[0].dtype == FX_F64 ? 1e150 : 1e18);
     if (unknown || range || (inexact && !sensitivity(o, n, v, 0, SAMPLES, v->error))) {
