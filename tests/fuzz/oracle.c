@@ -68,7 +68,7 @@ static bool is_periodic(const fx_op *op)
 static bool is_sum(const fx_op *op)
 {
     static const char *const exact[] = {"max", "min", "nearest", "any", "all", "sort", "topk"};
-    static const char *const sums[] = {"cumsum", "cumprod", "scatter_add", "scatter_reduce", "index_add", "einsum", "std", "var", "logsumexp", "norm", "attention"};
+    static const char *const sums[] = {"cumsum", "cumprod", "scatter_add", "scatter_reduce", "index_add", "einsum", "std", "var", "logsumexp", "norm", "attention", "aten.tensordot", "aten.dist", "linspace"};
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++)
         if (strstr(op->name, exact[i]) && op->cls != FX_CLASS_NORM)
             return false;
