@@ -39,6 +39,8 @@ fx_status infer_repeat_interleave(fx_infer *c)
         return fx_infer_set(c, x->dtype, 1, dims);
     }
     FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 2), x->rank, &axis));
+    if (!x->rank)
+        return fx_infer_set(c, x->dtype, 1, &by);
     for (int i = 0; i < x->rank; i++)
         dims[i] = i == axis ? fx_dim_mul(c->ctx, x->dims[i], by) : x->dims[i];
     return fx_infer_set(c, x->dtype, x->rank, dims);

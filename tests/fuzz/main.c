@@ -135,9 +135,11 @@ static bool fails_alike(void *user, fz_case *c)
 {
     likeness *l = user;
     fz_failure f = {.stage = FZ_OK};
-    if (fz_reference(c) != FX_OK)
-        return l->first.stage == FZ_REFERENCE && fx_diag_count(c->ctx) > 0;
-    return !run_to(l->s, l->build, c, l->first.stage, NULL, &f) && f.stage == l->first.stage && !strcmp(f.kind, l->first.kind);
+    if (fz_reference(c) != FX_OK) {
+        fz_fail(&f, FZ_REFERENCE, c->ctx, "%s", "");
+        return l->first.stage == FZ_REFERENCE && !strcmp(f.kind, l->first.kind);
+    }
+    return l->first.stage != FZ_REFERENCE && !run_to(l->s, l->build, c, l->first.stage, NULL, &f) && f.stage == l->first.stage && !strcmp(f.kind, l->first.kind);
 }
 
 static void failed(session *s, int64_t i, const fz_build *b, fz_case *c, const fz_failure *f)

@@ -297,7 +297,7 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
                 v->error[0][i] = INFINITY;
     if (sum) {
         double eps = eps_of(v->t[0].dtype == FX_F64 ? FX_F64 : FX_F32);
-        if (!sensitivity(o, n, v, 32 * eps, OWN_SAMPLES, v->error)) {
+        if (!sensitivity(o, n, v, 64 * eps, OWN_SAMPLES, v->error)) {
             know_nothing(o, v);
             return;
         }

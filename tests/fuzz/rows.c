@@ -94,6 +94,7 @@ static bool draw_param(draw *d, const fx_param *p)
         fx_call_arg(&d->call, p->optional && fz_one_in(r, 4) ? fx_arg_none(g->ctx)
                               : p->def && fz_one_in(r, 2)    ? p->def
                               : is_named(p, "correction")    ? fx_arg_int(g->ctx, fz_below(r, 2))
+                              : is_named(p, "ord p")         ? fx_arg_float(g->ctx, (double)fz_in(r, 0, 3))
                                                              : draw_scalar(g, d->self && !fx_dtype_is_float(d->self->type->dtype)));
         return true;
     case FX_PARAM_INT:
@@ -567,6 +568,24 @@ static fx_node *strided(fz_gen *g, const fx_op *op)
     return fx_call_end(&c, NULL);
 }
 
+/* Indices that differ along dim (all of them when dim < 0): a run of numbers from a drawn one on, around the end. */
+static void distinct(fz_gen *g, const fx_node *index, int dim, int64_t n)
+{
+    fx_tensor *t = index->opcode == FX_GET_ATTR ? &fx_attr_find(g->g, index->target)->tensor : NULL;
+    size_t i = 0;
+    for (const fx_node *x = g->g->first; x && !t; x = x->next)
+        if (x->opcode == FX_PLACEHOLDER) {
+            if (x == index)
+                t = &g->c->in[i];
+            i++;
+        }
+    int64_t start = n ? fz_below(g->rng, n) : 0, step = 1;
+    for (int d = t->rank - 1; d > dim; d--)
+        step *= dim < 0 ? 1 : t->sizes[d];
+    for (int64_t k = 0; k < fx_tensor_numel(t); k++)
+        fx_tensor_set_int(t, k, (start + (dim < 0 ? k : k / step % t->sizes[dim])) % n);
+}
+
 /* Rows that take indices: of the shape the row asks for, all within. */
 static fx_node *gather(fz_gen *g, const fx_op *op)
 {
@@ -583,9 +602,13 @@ static fx_node *gather(fz_gen *g, const fx_op *op)
     } else if (embedding && fz_one_in(g->rng, 2)) {
         shape = (fz_shape){2, {fz_in(g->rng, 1, 3), fz_in(g->rng, 1, 4)}};
     }
+    if (!strncmp(op->name, "aten.scatter.", 13) && shape.dims[dim] > a.dims[dim])
+        shape.dims[dim] = a.dims[dim];
     fx_node *index = fz_indices(g, &shape, 0, a.dims[dim]);
     if (!index)
         return NULL;
+    if (!strncmp(op->name, "aten.scatter.", 13)) /* which of two values written to one place stays is not defined */
+        distinct(g, index, dim, a.dims[dim]);
     fx_call c = fx_call_begin(g->g, op->id);
     fx_call_node(&c, x);
     for (int i = 1; i < s->n; i++) {
@@ -624,6 +647,10 @@ static fx_node *indexing(fz_gen *g, const fx_op *op)
         last = i;
         given++;
     }
+    if (op->id == FX_OP_index_put && fz_numel(&shape) > a.dims[last])
+        return NULL;
+    if (op->id == FX_OP_index_put)
+        distinct(g, list[last], -1, a.dims[last]);
     /* where the indices' dims go: to the front when indices are apart, else to their place */
     bool apart = last - first + 1 != given;
     for (int i = 0; i <= a.rank; i++) {
@@ -862,6 +889,30 @@ static fx_node *rearrange(fz_gen *g, const fx_op *op)
     return fx_call_end(&c, NULL);
 }
 
+/* searchsorted, bucketize: among sorted values. */
+static fx_node *search_sorted(fz_gen *g, const fx_op *op)
+{
+    fx_dtype d = fz_one_in(g->rng, 2) ? FX_F32 : FX_I64;
+    if (!(g->dtypes >> d & 1))
+        return NULL;
+    fz_shape s = {1, {fz_in(g->rng, 0, 9)}}, v = fz_draw_shape(g, (int)fz_in(g->rng, 0, 3));
+    fx_node *sorted = fz_constant(g, d, &s, FZ_PLAIN), *x = fz_value(g, d, &v);
+    fx_tensor *t = &fx_attr_find(g->g, sorted->target)->tensor;
+    for (int64_t i = 1; i < fx_tensor_numel(t); i++)
+        for (int64_t k = i; k > 0 && fx_tensor_get(t, k - 1) > fx_tensor_get(t, k); k--) {
+            double a = fx_tensor_get(t, k);
+            fx_tensor_set(t, k, fx_tensor_get(t, k - 1));
+            fx_tensor_set(t, k - 1, a);
+        }
+    bool bucketize = strstr(op->name, "bucketize") != NULL;
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, bucketize ? x : sorted);
+    fx_call_node(&c, bucketize ? sorted : x);
+    fx_call_bool(&c, fz_one_in(g->rng, 2));
+    fx_call_bool(&c, fz_one_in(g->rng, 2));
+    return fx_call_end(&c, NULL);
+}
+
 static fx_node *prelu(fz_gen *g, const fx_op *op)
 {
     fx_node *x = fz_any(g, FLOATS, 1, 4);
@@ -921,6 +972,7 @@ static const struct {
     {FX_OP_meshgrid_indexing, meshgrid}, {FX_OP_one_hot, one_hot}, {FX_OP_repeat, rearrange}, {FX_OP_tile, rearrange}, {FX_OP_roll, rearrange},
     {FX_OP_movedim_intlist, rearrange}, {FX_OP_new_zeros, create}, {FX_OP_new_ones, create}, {FX_OP_new_full, create}, {FX_OP_eye, create},
     {FX_OP_eye_m, create}, {FX_OP_linspace, create},
+    {FX_OP_searchsorted_Tensor, search_sorted}, {FX_OP_bucketize_Tensor, search_sorted},
     {FX_OP_where_self, where}, {FX_OP_where_ScalarOther, where}, {FX_OP_where_ScalarSelf, where}, {FX_OP_where_Scalar, where},
 };
 

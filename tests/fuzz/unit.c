@@ -296,7 +296,7 @@ void fz_unit_run(const char *folder, const fz_build *b, size_t n, fz_case *const
     size_t k = 0;
     mkdir(folder, 0777);
     for (size_t i = 0; i < n; i++) {
-        char prefix[20];
+        char prefix[32];
         snprintf(prefix, sizeof prefix, "g%zu", i);
         emit_args a = {cases[i], b, folder, prefix};
         f[i] = (fz_failure){.stage = FZ_OK};
