@@ -37,10 +37,14 @@ void fz_fail(fz_failure *f, fz_stage stage, fx_context *ctx, const char *fmt, ..
     va_start(ap, fmt);
     vsnprintf(f->text, sizeof f->text, fmt, ap);
     va_end(ap);
-    size_t n = ctx ? fx_diag_count(ctx) : 0;
-    generalise(n ? fx_diag_get(ctx, 0)->message : f->text, f->kind, sizeof f->kind);
-    for (size_t i = 0; i < n && i < 3; i++) {
+    size_t n = ctx ? fx_diag_count(ctx) : 0, shown = 0;
+    generalise(f->text, f->kind, sizeof f->kind);
+    for (size_t i = 0; i < n && shown < 3; i++) {
         char line[400];
+        if (fx_diag_get(ctx, i)->severity != FX_ERROR)
+            continue;
+        if (shown++ == 0)
+            generalise(fx_diag_get(ctx, i)->message, f->kind, sizeof f->kind);
         fx_diag_format(fx_diag_get(ctx, i), line, sizeof line);
         snprintf(f->text + strlen(f->text), sizeof f->text - strlen(f->text), "%s%s", *f->text ? "\n" : "", line);
     }
