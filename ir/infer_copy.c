@@ -39,6 +39,8 @@ fx_status infer_repeat_interleave(fx_infer *c)
         return fx_infer_set(c, x->dtype, 1, dims);
     }
     FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 2), x->rank, &axis));
+    if (!x->rank)
+        return fx_infer_set(c, x->dtype, 1, &by);
     for (int i = 0; i < x->rank; i++)
         dims[i] = i == axis ? fx_dim_mul(c->ctx, x->dims[i], by) : x->dims[i];
     return fx_infer_set(c, x->dtype, x->rank, dims);
@@ -81,6 +83,8 @@ fx_status infer_overwrite(fx_infer *c)
     if (!x->rank || src->rank != x->rank - !slice)
         return fx_infer_fail(c, "argument 'src': %s does not fit in %s", fx_infer_text(c, src), fx_infer_text(c, x));
     FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 2), x->rank, &axis));
+    if (slice && fx_node_arg(c->node, 5)->kind == FX_ARG_INT && fx_node_int(c->node, 5) < 1)
+        return fx_infer_fail(c, "argument 'step': expected a positive number, got %" PRId64, fx_node_int(c->node, 5));
     bool ok = true;
     for (int i = 0, k = 0; i < x->rank; i++)
         if (i != axis)

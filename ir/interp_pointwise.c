@@ -480,6 +480,25 @@ static fx_status promote(const fx_eval *c, int param, fx_promote *p)
     return FX_OK;
 }
 
+/* Operators that round a number to a half-wide dtype before they compute; the others take it as it is. */
+static bool rounds_numbers(fx_opid id)
+{
+    switch (id) {
+    case FX_OP_add_Tensor: case FX_OP_add_Scalar: case FX_OP_sub_Tensor: case FX_OP_sub_Scalar: case FX_OP_rsub_Tensor: case FX_OP_rsub_Scalar:
+    case FX_OP_pow_Tensor_Scalar: case FX_OP_fmod_Tensor: case FX_OP_fmod_Scalar: case FX_OP_remainder_Tensor: case FX_OP_remainder_Scalar:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static double round_number(fx_dtype dtype, double f)
+{
+    return dtype == FX_F16    ? fx_half_to_float(fx_float_to_half((float)f))
+           : dtype == FX_BF16 ? fx_bf16_to_float(fx_float_to_bf16((float)f))
+                              : f;
+}
+
 /* An operand of an elementwise operator in `kind`. rounded: numbers are first rounded to dtype, as in comparisons. */
 static fx_status get_operand(fx_eval *c, int param, fx_kind kind, fx_dtype rounded, int rank, const int64_t *sizes, operand *o)
 {
@@ -508,9 +527,7 @@ static fx_status get_operand(fx_eval *c, int param, fx_kind kind, fx_dtype round
     else if (kind == FX_KIND_F64)
         *(double *)p = f;
     else
-        *(float *)p = rounded == FX_F16    ? fx_half_to_float(fx_float_to_half((float)f))
-                      : rounded == FX_BF16 ? fx_bf16_to_float(fx_float_to_bf16((float)f))
-                                           : (float)f;
+        *(float *)p = (float)round_number(rounded, f);
     o->p = p;
     o->step = 0;
     return FX_OK;
@@ -540,7 +557,9 @@ static fx_status read_extras(const fx_eval *c, binary_args *v)
     switch (c->node->op->id) {
     case FX_OP_add_Tensor: case FX_OP_add_Scalar: case FX_OP_sub_Tensor: case FX_OP_sub_Scalar: case FX_OP_rsub_Tensor:
     case FX_OP_rsub_Scalar:
-        return fx_eval_number(c, 2, &kind, &v->alpha, &v->ialpha);
+        FX_TRY(fx_eval_number(c, 2, &kind, &v->alpha, &v->ialpha));
+        v->alpha = round_number(fx_eval_type(c, 0)->dtype, v->alpha);
+        return FX_OK;
     case FX_OP_div_Tensor_mode: case FX_OP_div_Scalar_mode: {
         const fx_arg *mode = fx_node_arg(c->node, 2);
         if (mode->kind == FX_ARG_NONE)
@@ -572,7 +591,7 @@ static fx_status binary(fx_eval *c, const fx_tensor *second)
         return no_kind(c, common);
     v.n = fx_tensor_numel(out);
     v.bits = (int)fx_dtype_size(out->dtype) * 8;
-    fx_dtype numbers = test || kind == FX_KIND_INT ? common : FX_F32; /* what numbers are rounded or wrapped to */
+    fx_dtype numbers = test || kind == FX_KIND_INT || rounds_numbers(id) ? common : FX_F32; /* what numbers are rounded or wrapped to */
     FX_TRY(get_operand(c, 0, kind, numbers, out->rank, out->sizes, &v.a));
     if (second) {
         v.b.step = 1;

@@ -87,6 +87,21 @@ static double round_half(fx_dtype dtype, double v)
                               : v;
 }
 
+/* Operators that round a number to a half-wide dtype before they compute; the others take it as it is. */
+static bool rounds_numbers(const fx_node *n)
+{
+    switch (n->op->id) {
+    case FX_OP_add_Tensor:
+    case FX_OP_sub_Tensor:
+    case FX_OP_pow_Tensor_Scalar:
+    case FX_OP_fmod_Tensor:
+    case FX_OP_remainder_Tensor:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* A number of the graph, exact where the dtype is an integer's; or a size. */
 static const fx_sexpr *number(const expr *e, int param, fx_dtype dtype)
 {
@@ -97,7 +112,7 @@ static const fx_sexpr *number(const expr *e, int param, fx_dtype dtype)
     }
     if (!fx_dtype_is_float(dtype) && a->kind == FX_ARG_INT)
         return fx_s_int(e->b->p, dtype, dtype == FX_BOOL ? a->i != 0 : a->i);
-    double v = round_half(dtype, fx_node_float(e->n, param));
+    double v = round_half(rounds_numbers(e->n) ? e->n->type->dtype : dtype, fx_node_float(e->n, param));
     return fx_dtype_is_float(dtype) ? num(e, dtype, v) : fx_s_int(e->b->p, dtype, fx_float_to_int(v, dtype));
 }
 
@@ -225,7 +240,7 @@ static const fx_sexpr *power(const expr *e)
     if (fx_node_input(e->n, 1) || !is_float(e))
         return op2(e, FX_S_pow, arg(e, 0), arg(e, 1));
     const fx_sexpr *a = arg_shared(e, 0), *one = lit(e, 1);
-    double p = fx_node_float(e->n, 1);
+    double p = round_half(e->n->type->dtype, fx_node_float(e->n, 1));
     if (p == 1)
         return a;
     if (p == 2)

@@ -33,6 +33,11 @@ void fx_d_linear(fx_rw *w)
     fx_node *x = fx_node_input(w->at, 0);
     fx_dim in[FX_MAX_RANK], out[FX_MAX_RANK];
     int rank = fx_sizes(x, in), out_rank = fx_sizes(w->at, out);
+    fx_node *bias = fx_node_input(w->at, 2);
+    if (bias && fx_dim_is(in[rank - 1], 0)) { /* a product over nothing */
+        fx_rw_expand_to(w, bias, out_rank, out, NULL);
+        return;
+    }
     if (rank != 1)
         return;
     fx_dim row[2] = { fx_dim_of(1), in[0] };

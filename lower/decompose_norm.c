@@ -120,6 +120,7 @@ void fx_d_reduce_all(fx_rw *w)
     fx_call_node(&c, x);
     fx_call_ints(&c, rank, dims);
     fx_call_bool(&c, false);
+    fx_narrow_dtype(w, &c, w->at->type->dtype);
     fx_rw_become(w, &c);
 }
 
@@ -130,9 +131,9 @@ void fx_d_reduce_dims(fx_rw *w)
     fx_opid id = w->at->op->id;
     fx_node *x = fx_node_input(w->at, 0);
     int64_t dims[FX_MAX_RANK];
-    if (x->type->rank == 0)
-        return;
     bool sum = id == FX_OP_sum_dim_IntList || id == FX_OP_mean_dim;
+    if (x->type->rank == 0 && (!sum || x->type->dtype == w->at->type->dtype))
+        return;
     if (sum)
         x = in_dtype(w, x);
     int n = reduced_dims(w->at, 1, x->type->rank, dims);
@@ -142,5 +143,7 @@ void fx_d_reduce_dims(fx_rw *w)
     fx_call_copy(&c, w->at, 2);
     if (id == FX_OP_var_correction)
         fx_call_copy(&c, w->at, 3);
+    if (sum)
+        fx_narrow_dtype(w, &c, w->at->type->dtype);
     fx_rw_become(w, &c);
 }

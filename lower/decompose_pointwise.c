@@ -113,12 +113,24 @@ void fx_d_scalar(fx_rw *w)
     }
 }
 
+/* A number as a half-wide dtype has it. */
+static double rounded(fx_dtype dtype, double v)
+{
+    return dtype == FX_F16 ? fx_half_to_float(fx_float_to_half((float)v)) : fx_bf16_to_float(fx_float_to_bf16((float)v));
+}
+
 /* other - alpha * self, other a number, by the positions of the three. A number cannot stand first in core form, so -alpha * self is
  * made first; negation is exact. */
 static void other_minus_self(fx_rw *w, int self, int other, int alpha_param)
 {
     fx_node *x = fx_node_input(w->at, self), *negated;
     double alpha = fx_node_float(w->at, alpha_param);
+    fx_dtype dtype = w->at->type->dtype;
+    if (alpha != 1 && (dtype == FX_F16 || dtype == FX_BF16)) { /* eager rounds the numbers, and the result once */
+        fx_node *y = fx_rw_number(w, FX_OP_mul_Tensor, fx_rw_wide(w, x), -rounded(dtype, alpha), "scaled");
+        fx_rw_finish(w, fx_rw_number(w, FX_OP_add_Tensor, y, rounded(dtype, fx_node_float(w->at, other)), "sum"));
+        return;
+    }
     if (alpha == 1) {
         negated = fx_rw_unary(w, FX_OP_neg, x, "neg");
     } else {

@@ -263,7 +263,7 @@ void fx_d_einsum(fx_rw *w)
 /* beta * self + alpha * y; with beta 0 self is not read. */
 static fx_node *add_to_self(fx_rw *w, fx_node *y)
 {
-    fx_node *self = fx_node_input(w->at, 0);
+    fx_node *self = fx_rw_wide(w, fx_node_input(w->at, 0));
     double beta = fx_node_float(w->at, 3), alpha = fx_node_float(w->at, 4);
     if (alpha != 1)
         y = fx_rw_number(w, FX_OP_mul_Tensor, y, alpha, "scaled");
@@ -287,6 +287,8 @@ void fx_d_product(fx_rw *w)
     for (int k = 0; k < 2; k++) {
         o[k].n = e.rank[k];
         memcpy(o[k].label, e.label[k], sizeof o[k].label);
+        if (first) /* half-wide floats are rounded once, after the sum */
+            o[k].x = fx_rw_wide(w, o[k].x);
     }
     fx_node *y = contract(w, o, 2, &e, 0, NULL);
     if (w->status == FX_OK)

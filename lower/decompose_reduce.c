@@ -57,8 +57,7 @@ void fx_d_any(fx_rw *w)
     fx_rw_finish(w, y);
 }
 
-/* The dtype argument of a sum or product in narrow integers; by themselves they are of i64. */
-static void narrow(fx_rw *w, fx_call *c, fx_dtype dtype)
+void fx_narrow_dtype(fx_rw *w, fx_call *c, fx_dtype dtype)
 {
     if (fx_dtype_is_int(dtype) && dtype != FX_I64)
         fx_call_arg(c, fx_arg_dtype(w->ctx, dtype));
@@ -81,7 +80,7 @@ void fx_d_prod(fx_rw *w)
     fx_call_node(&c, all ? flattened(w, x) : x);
     fx_call_int(&c, dim);
     fx_call_bool(&c, !all && fx_node_bool(w->at, 2));
-    narrow(w, &c, dtype);
+    fx_narrow_dtype(w, &c, dtype);
     fx_rw_become(w, &c);
 }
 
@@ -100,7 +99,7 @@ void fx_d_cumulative(fx_rw *w)
     fx_call c = fx_rw_call(w, w->at->op->id);
     fx_call_node(&c, x);
     fx_call_int(&c, fx_wrap_dim(fx_node_int(w->at, 1), rank));
-    narrow(w, &c, dtype);
+    fx_narrow_dtype(w, &c, dtype);
     fx_rw_become(w, &c);
 }
 
@@ -249,6 +248,14 @@ void fx_d_logsumexp(fx_rw *w)
         x = fx_rw_cast(w, x, w->at->type->dtype, "float");
     x = with_dims(w, fx_rw_wide(w, x));
     int n = dims_of(w, 1, x->type->rank, dims), rank = fx_sizes(w->at, out);
+    if (fx_type_is_static(x->type) && fx_type_numel(x->type) == 0) { /* nothing has no maximum: log(0) */
+        fx_call c = fx_rw_call(w, FX_OP_full);
+        fx_call_sizes(&c, rank, out);
+        fx_call_float(&c, -INFINITY);
+        fx_call_arg(&c, fx_arg_dtype(w->ctx, w->at->type->dtype));
+        fx_rw_become(w, &c);
+        return;
+    }
     fx_node *max = fx_rw_reduce(w, FX_OP_amax, x, n, dims, true, "max");
     max = fx_rw_where(w, fx_rw_unary(w, FX_OP_isinf, max, "infinite"), fx_rw_scalar(w, 0, x->type->dtype, "zero"), max, "by");
     fx_node *e = fx_rw_unary(w, FX_OP_exp, fx_rw_binary(w, FX_OP_sub_Tensor, x, max, "shifted"), "exp");

@@ -15,6 +15,9 @@ bool fx_simplify_node(fx_rw *w);
 /* simplify_patterns.c: the same for activations spelled out. */
 bool fx_simplify_pattern(fx_rw *w);
 
+/* decompose_reduce.c: the dtype argument of a sum or product in narrow integers; by themselves they are of int64. */
+void fx_narrow_dtype(fx_rw *w, fx_call *c, fx_dtype dtype);
+
 /* decompose*.c: a rewrite makes core rows of w->at; one table row each. */
 typedef void fx_decompose_fn(fx_rw *w);
 #define FX_DECOMPOSE(id, fn) fx_decompose_fn fn;

@@ -37,10 +37,14 @@ void fz_fail(fz_failure *f, fz_stage stage, fx_context *ctx, const char *fmt, ..
     va_start(ap, fmt);
     vsnprintf(f->text, sizeof f->text, fmt, ap);
     va_end(ap);
-    size_t n = ctx ? fx_diag_count(ctx) : 0;
-    generalise(n ? fx_diag_get(ctx, 0)->message : f->text, f->kind, sizeof f->kind);
-    for (size_t i = 0; i < n && i < 3; i++) {
+    size_t n = ctx ? fx_diag_count(ctx) : 0, shown = 0;
+    generalise(f->text, f->kind, sizeof f->kind);
+    for (size_t i = 0; i < n && shown < 3; i++) {
         char line[400];
+        if (fx_diag_get(ctx, i)->severity != FX_ERROR)
+            continue;
+        if (shown++ == 0)
+            generalise(fx_diag_get(ctx, i)->message, f->kind, sizeof f->kind);
         fx_diag_format(fx_diag_get(ctx, i), line, sizeof line);
         snprintf(f->text + strlen(f->text), sizeof f->text - strlen(f->text), "%s%s", *f->text ? "\n" : "", line);
     }
@@ -50,10 +54,8 @@ static void draw_settings(fz_case *c)
 {
     fz_rng r = {c->seed ^ 0x517cc1b727220a95u};
     c->settings = (fz_settings){.target = "generic", .threads = fz_one_in(&r, 2) ? 1 : (int)fz_in(&r, 2, 8)};
-#ifdef FX_LOWER_PARTS
     if (fz_one_in(&r, 2))
         c->settings.off = (unsigned)fz_next(&r) & ((1u << FX_PART_COUNT) - 1) & (unsigned)fz_next(&r);
-#endif
 }
 
 bool fz_case_make(fz_case *c, uint64_t seed, const fz_menu *menu, fz_failure *f)
@@ -65,6 +67,9 @@ bool fz_case_make(fz_case *c, uint64_t seed, const fz_menu *menu, fz_failure *f)
         fz_fail(f, FZ_DRAW, c->ctx, "%s", "");
         return false;
     }
+    fz_rng r = {seed ^ 0x9e3779b97f4a7c15u};
+    if (menu->symbols && fz_one_in(&r, 3))
+        c->symbol_from = fz_draw_symbol(c);
     if (fz_reference(c) != FX_OK) {
         fz_fail(f, FZ_REFERENCE, c->ctx, "%s", "");
         return false;
@@ -80,13 +85,9 @@ typedef struct lower_args {
 static fx_status lower(void *arg)
 {
     fz_case *c = ((lower_args *)arg)->c;
-    fx_lower_options o = {.threads = c->settings.threads};
-#ifdef FX_LOWER_PARTS
-    o.off = c->settings.off;
-    o.fault = c->settings.fault;
-#endif
+    fx_lower_options o = {.threads = c->settings.threads, .off = c->settings.off, .fault = c->settings.fault};
     FX_TRY(fx_target_get(c->ctx, c->settings.target, &o.target));
-    return fx_lower_run(fx_graph_copy(c->g), &o, &c->program);
+    return fx_lower_run(fx_graph_copy(c->symbolic ? c->symbolic : c->g), &o, &c->program);
 }
 
 bool fz_case_lower(fz_case *c, fz_failure *f)
@@ -101,7 +102,8 @@ bool fz_case_lower(fz_case *c, fz_failure *f)
 }
 
 typedef struct run_args {
-    fz_case *c;
+    fx_program *program;
+    const fz_case *c;
     bool planned;
     size_t n_out;
     fx_tensor *out;
@@ -110,31 +112,42 @@ typedef struct run_args {
 static fx_status run(void *arg)
 {
     run_args *a = arg;
-    return fx_program_run(a->c->program, a->planned, a->c->n_in, a->c->in, &a->n_out, &a->out);
+    return fx_program_run(a->program, a->planned, a->c->n_in, a->c->in, &a->n_out, &a->out);
+}
+
+/* The program on the inputs of c, which is the case or one of its variants. */
+static bool run_one(fx_program *program, const fz_case *c, bool planned, fz_tally *tally, fz_failure *f)
+{
+    fz_stage stage = planned ? FZ_PLANNED : FZ_RUN;
+    run_args a = {.program = program, .c = c, .planned = planned};
+    if (fx_protect(c->ctx, run, &a) != FX_OK) {
+        fz_fail(f, stage, c->ctx, "%s", "");
+        return false;
+    }
+    if (a.n_out != c->n_out) {
+        fz_fail(f, stage, NULL, "%zu outputs, expected %zu", a.n_out, c->n_out);
+        return false;
+    }
+    for (size_t i = 0; i < c->n_out; i++) {
+        char text[300];
+        if (fz_compare(c, i, &a.out[i], planned ? NULL : tally, text, sizeof text))
+            continue;
+        if (c->size)
+            fz_fail(f, stage, NULL, "s0 = %lld: %s", (long long)c->size, text);
+        else
+            fz_fail(f, stage, NULL, "%s", text);
+        snprintf(f->kind, sizeof f->kind, "values");
+        return false;
+    }
+    return true;
 }
 
 bool fz_case_run(fz_case *c, fz_tally *tally, fz_failure *f)
 {
-    for (int planned = 0; planned < 2; planned++) {
-        fz_stage stage = planned ? FZ_PLANNED : FZ_RUN;
-        run_args a = {.c = c, .planned = planned};
-        if (fx_protect(c->ctx, run, &a) != FX_OK) {
-            fz_fail(f, stage, c->ctx, "%s", "");
-            return false;
-        }
-        if (a.n_out != c->n_out) {
-            fz_fail(f, stage, NULL, "%zu outputs, expected %zu", a.n_out, c->n_out);
-            return false;
-        }
-        for (size_t i = 0; i < c->n_out; i++) {
-            char text[300];
-            if (fz_compare(c, i, &a.out[i], planned ? NULL : tally, text, sizeof text))
-                continue;
-            fz_fail(f, stage, NULL, "%s", text);
-            snprintf(f->kind, sizeof f->kind, "values");
-            return false;
-        }
-    }
+    for (int planned = 0; planned < 2; planned++)
+        for (int v = -1; v < (c->symbolic ? c->n_variants : 0); v++)
+            if (!run_one(c->program, v < 0 ? c : c->variants[v], planned, tally, f))
+                return false;
     return true;
 }
 
@@ -191,7 +204,7 @@ static fx_status copy(void *arg)
 bool fz_case_copy(const fz_case *c, fz_case *to)
 {
     copy_args a = {.from = c, .to = to};
-    *to = (fz_case){.seed = c->seed, .settings = c->settings, .n_in = c->n_in, .ctx = fx_context_create()};
+    *to = (fz_case){.seed = c->seed, .settings = c->settings, .symbol_from = c->symbol_from, .n_in = c->n_in, .ctx = fx_context_create()};
     if (fx_protect(c->ctx, print_graph, &a) == FX_OK && fx_protect(to->ctx, copy, &a) == FX_OK)
         return true;
     fz_case_free(to);

@@ -10,10 +10,6 @@
 #include "ir/ir.h"
 #include "lower/lower.h"
 
-#ifndef FX_LOWER_PARTS
-typedef int fx_fault;
-#endif
-
 /* ---- draws: everything that happens follows from a seed ------------------------------------------------------------------ */
 
 typedef struct fz_rng {
@@ -35,7 +31,7 @@ static inline bool fz_one_in(fz_rng *r, int64_t n) { return fz_below(r, n) == 0;
 
 /* All but complex numbers. */
 enum { FZ_DTYPES = 1 << FX_F32 | 1 << FX_F64 | 1 << FX_F16 | 1 << FX_BF16 | 1 << FX_I8 | 1 << FX_I16 | 1 << FX_I32 | 1 << FX_I64 | 1 << FX_U8 | 1 << FX_BOOL };
-enum { FZ_MAX_INPUTS = 24, FZ_MAX_OUTPUTS = 8, FZ_MAX_NUMEL = 1200 };
+enum { FZ_MAX_INPUTS = 24, FZ_MAX_OUTPUTS = 8, FZ_MAX_NUMEL = 1200, FZ_MAX_VARIANTS = 3 };
 
 /* How a case is compiled; drawn, and written beside a failure. */
 typedef struct fz_settings {
@@ -67,6 +63,11 @@ typedef struct fz_case {
     fx_tensor out[FZ_MAX_OUTPUTS];
     const double *error[FZ_MAX_OUTPUTS]; /* by element: how far a result may be off; NULL: not one bit */
     fx_program *program;         /* lowered */
+    /* With a symbol for a size: the graph that is lowered, and the case at other sizes. */
+    int64_t symbol_from, size;   /* the size it stands for (0: none), and has here */
+    fx_graph *symbolic;
+    struct fz_case *variants[FZ_MAX_VARIANTS];
+    int n_variants;
 } fz_case;
 
 /* ---- gen.c, rows.c: drawing a graph ------------------------------------------------------------------------------------------ */
@@ -117,12 +118,23 @@ typedef struct fz_menu {
     uint32_t dtypes;
     fx_opid only;                /* FX_OP_NONE: any */
     bool writes;                 /* in-place calls */
+    bool symbols;                /* symbolic sizes */
 } fz_menu;
 fx_status fz_draw(fz_case *c, const fz_menu *menu);
 
+/* ---- sizes.c ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Every size `from` of inputs, and in arguments that are sizes, becomes `to`; types of other nodes are forgotten. */
+void fz_set_size(fx_graph *g, int64_t from, fx_dim to);
+fx_tensor fz_resized(fx_context *ctx, const fx_tensor *t, int64_t from, int64_t to);
+/* A size of an input that may become a symbol; 0: none. */
+int64_t fz_draw_symbol(const fz_case *c);
+/* Fills what a case with symbol_from has beside; symbolic stays NULL when the graph has no form with a symbol. */
+void fz_make_symbolic(fz_case *c);
+
 /* ---- oracle.c ------------------------------------------------------------------------------------------------------------------ */
 
-/* Fills out and error: what each element has to be, and how near. */
+/* Fills out and error: what each element has to be, and how near; with symbol_from, at other sizes too. */
 fx_status fz_reference(fz_case *c);
 /* How outputs compare: counts of elements asked bit for bit, within a bound, not at all. */
 typedef struct fz_tally {

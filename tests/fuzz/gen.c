@@ -249,13 +249,22 @@ static bool has_in_place(const fx_op *op)
     return op->cls == FX_CLASS_POINTWISE || op->id == FX_OP_copy || op->id == FX_OP_fill_Scalar || op->id == FX_OP_fill_Tensor;
 }
 
+/* Whether elements of a view may be the same memory: eager refuses to write there. */
+static bool overlaps(const fx_node *n)
+{
+    for (; n->op && n->op->cls == FX_CLASS_VIEW && n->n_operands; n = n->operands[0].def)
+        if (n->op->id == FX_OP_unfold || n->op->id == FX_OP_expand || n->op->id == FX_OP_expand_as)
+            return true;
+    return false;
+}
+
 /* The same call in place, where its first operand is what a call gave. */
 static fx_node *write_in_place(fz_gen *g, fx_node *n)
 {
     const char *name = n->op->name, *dot = strrchr(name, '.');
     fx_node *self = n->n_operands ? n->operands[0].def : NULL;
     bool inplace;
-    if (!has_in_place(n->op) || !self || self->opcode != FX_CALL_FUNCTION || !dot || fx_node_input(n, 0) != self || !fx_type_same_tensor(self->type, n->type))
+    if (!has_in_place(n->op) || !self || overlaps(self) || self->opcode != FX_CALL_FUNCTION || !dot || fx_node_input(n, 0) != self || !fx_type_same_tensor(self->type, n->type))
         return n;
     const char *target = fx_intern_f(g->ctx, "%.*s_%s", (int)(dot - name), name, dot);
     const fx_op *op = fx_op_find(target, &inplace);
@@ -301,8 +310,10 @@ static bool eager_refuses(const fx_node *n)
 {
     if (n->op->id == FX_OP_hardtanh || strstr(n->op->name, "clamp") || strstr(n->op->name, "threshold"))
         return n->type->kind == FX_TYPE_TENSOR && !fx_dtype_is_float(n->type->dtype) && !strstr(n->op->name, "Tensor") && !small_numbers(n);
-    if (strstr(n->op->name, "aten.cum"))
-        return n->type->dtype == FX_BOOL;
+    if (strstr(n->op->name, "aten.cum") || n->op->cls == FX_CLASS_CONTRACTION || strstr(n->op->name, "index_add"))
+        return n->type->kind == FX_TYPE_TENSOR && n->type->dtype == FX_BOOL;
+    if (n->op->id == FX_OP_addbmm && (n->type->dtype == FX_F16 || n->type->dtype == FX_BF16))
+        return true; /* rounds after each matrix of the batch */
     if (!strstr(n->op->name, "sub.") && n->op->id != FX_OP_neg)
         return false;
     for (int i = 0; i < n->n_operands; i++)

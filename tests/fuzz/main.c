@@ -34,8 +34,9 @@ typedef struct session {
     fz_menu menu;
     fz_tally tally;
     uint64_t cases, compiled, refused, failed, undrawn;
-    tally_of refusals[64];
-    int n_refusals;
+    tally_of refusals[64], symbol_refusals[64];
+    int n_refusals, n_symbol_refusals;
+    uint64_t symbolic, refused_symbols;
     fz_failure kept[MOST_KEPT];
     int n_kept;
     bool clang, avx2;
@@ -81,16 +82,16 @@ static void probe(session *s)
 
 /* ---- failures ---------------------------------------------------------------------------------------------------------------------- */
 
-static void count_refusal(session *s, const char *kind)
+static void count(tally_of *list, int *n, const char *kind)
 {
-    for (int i = 0; i < s->n_refusals; i++)
-        if (!strcmp(s->refusals[i].kind, kind)) {
-            s->refusals[i].count++;
+    for (int i = 0; i < *n; i++)
+        if (!strcmp(list[i].kind, kind)) {
+            list[i].count++;
             return;
         }
-    if (s->n_refusals < (int)(sizeof s->refusals / sizeof s->refusals[0])) {
-        snprintf(s->refusals[s->n_refusals].kind, sizeof s->refusals[0].kind, "%s", kind);
-        s->refusals[s->n_refusals++].count = 1;
+    if (*n < 64) {
+        snprintf(list[*n].kind, sizeof list[0].kind, "%s", kind);
+        list[(*n)++].count = 1;
     }
 }
 
@@ -104,8 +105,20 @@ typedef struct likeness {
 /* A drawn case up to the stage `last`; false: f says where it ended. */
 static bool run_to(session *s, const fz_build *b, fz_case *c, fz_stage last, fz_tally *tally, fz_failure *f)
 {
-    if (!fz_case_lower(c, f))
-        return false;
+    if (!fz_case_lower(c, f)) {
+        if (!c->symbolic || f->stage != FZ_REFUSED || last == FZ_REFUSED)
+            return false;
+        /* not with symbolic sizes: as it is, then */
+        s->refused_symbols++;
+        count(s->symbol_refusals, &s->n_symbol_refusals, f->kind);
+        fx_diag_truncate(c->ctx, 0);
+        c->symbolic = NULL;
+        c->symbol_from = c->size = 0;
+        *f = (fz_failure){.stage = FZ_OK};
+        if (!fz_case_lower(c, f))
+            return false;
+    }
+    s->symbolic += c->symbolic && tally;
     if (last <= FZ_LOWER)
         return true;
     if (!fz_case_run(c, tally, f))
@@ -122,9 +135,11 @@ static bool fails_alike(void *user, fz_case *c)
 {
     likeness *l = user;
     fz_failure f = {.stage = FZ_OK};
-    if (fz_reference(c) != FX_OK)
-        return l->first.stage == FZ_REFERENCE && fx_diag_count(c->ctx) > 0;
-    return !run_to(l->s, l->build, c, l->first.stage, NULL, &f) && f.stage == l->first.stage && !strcmp(f.kind, l->first.kind);
+    if (fz_reference(c) != FX_OK) {
+        fz_fail(&f, FZ_REFERENCE, c->ctx, "%s", "");
+        return l->first.stage == FZ_REFERENCE && !strcmp(f.kind, l->first.kind);
+    }
+    return l->first.stage != FZ_REFERENCE && !run_to(l->s, l->build, c, l->first.stage, NULL, &f) && f.stage == l->first.stage && !strcmp(f.kind, l->first.kind);
 }
 
 static void failed(session *s, int64_t i, const fz_build *b, fz_case *c, const fz_failure *f)
@@ -203,13 +218,13 @@ static void run_unit(session *s, int64_t first, int n)
             failed(s, first + i, &b, c, &f);
         } else if (!drawn) {
             s->undrawn++;
-            count_refusal(s, f.kind);
+            count(s->refusals, &s->n_refusals, f.kind);
         } else if (run_to(s, &b, c, FZ_PLANNED, &s->tally, &f)) {
             number[k] = first + i;
             ready[k++] = c;
         } else if (f.stage == FZ_REFUSED) {
             s->refused++;
-            count_refusal(s, f.kind);
+            count(s->refusals, &s->n_refusals, f.kind);
         } else {
             failed(s, first + i, &b, c, &f);
         }
@@ -316,11 +331,14 @@ static void report(const session *s)
     uint64_t all = s->tally.exact + s->tally.bounded + s->tally.unknown;
     printf("%llu graphs: %llu right, %llu failed, %llu refused, %llu not drawn\n", (unsigned long long)s->cases, (unsigned long long)s->compiled,
            (unsigned long long)s->failed, (unsigned long long)s->refused, (unsigned long long)s->undrawn);
+    printf("%llu with a symbolic size, %llu refused with one and done without\n", (unsigned long long)s->symbolic, (unsigned long long)s->refused_symbols);
     if (all)
         printf("%llu elements: %.1f%% bit for bit, %.1f%% within a bound, %.1f%% unknown\n", (unsigned long long)all,
                100.0 * (double)s->tally.exact / (double)all, 100.0 * (double)s->tally.bounded / (double)all, 100.0 * (double)s->tally.unknown / (double)all);
     for (int i = 0; i < s->n_refusals; i++)
         printf("  %6llu x %s\n", (unsigned long long)s->refusals[i].count, s->refusals[i].kind);
+    for (int i = 0; i < s->n_symbol_refusals; i++)
+        printf("  %6llu x with a symbolic size: %s\n", (unsigned long long)s->symbol_refusals[i].count, s->symbol_refusals[i].kind);
 }
 
 int main(int argc, char **argv)
@@ -336,6 +354,7 @@ int main(int argc, char **argv)
         return 0;
     }
     s.menu.able = s.able;
+    s.menu.symbols = true;
     if (s.o.row) {
         const fx_op *op = fx_op_find(s.o.row, NULL);
         if (!op)

@@ -68,7 +68,7 @@ static bool is_periodic(const fx_op *op)
 static bool is_sum(const fx_op *op)
 {
     static const char *const exact[] = {"max", "min", "nearest", "any", "all", "sort", "topk"};
-    static const char *const sums[] = {"cumsum", "cumprod", "scatter_add", "scatter_reduce", "index_add", "einsum", "std", "var", "logsumexp", "norm", "attention"};
+    static const char *const sums[] = {"cumsum", "cumprod", "scatter_add", "scatter_reduce", "index_add", "einsum", "std", "var", "logsumexp", "norm", "attention", "aten.tensordot", "aten.dist", "linspace"};
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++)
         if (strstr(op->name, exact[i]) && op->cls != FX_CLASS_NORM)
             return false;
@@ -265,7 +265,8 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
         free_ties(o, n, v);
     if (floats && zero_is_free(n->op) && has_zero(&v->t[0]))
         free_zeros(o, v);
-    if (!inexact && !sum && ulp == 0)
+    bool sign = !strncmp(n->op->name, "aten.signbit", 12) || !strncmp(n->op->name, "aten.copysign", 13);
+    if (!inexact && !sum && !sign && ulp == 0)
         return;
     for (int k = 0; k < v->n; k++)
         if (!v->error[k])
@@ -274,6 +275,16 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
     if (n->op->cls == FX_CLASS_CONTRACTION && strstr(n->op->name, "conv"))
         for (int64_t i = 0; n->n_operands > 1 && i < fx_tensor_numel(&value_of(o, n->operands[1].def)->t[0]); i++)
             unknown |= !isfinite(fx_tensor_get(&value_of(o, n->operands[1].def)->t[0], i));
+    /* The sign of a NaN is nobody's. */
+    if (sign) {
+        const value *a = value_of(o, n->operands[n->n_operands - 1].def);
+        for (int64_t i = 0; i < fx_tensor_numel(&a->t[0]); i++)
+            unknown |= isnan(fx_tensor_get(&a->t[0], i));
+    }
+    if (sign && !unknown && !inexact) {
+        v->error[0] = NULL;
+        return;
+    }
     /* Large sums may leave the range on the way. */
     bool range = sum && most > (v->t[0].dtype == FX_F64 ? 1e150 : 1e18);
     if (unknown || range || (inexact && !sensitivity(o, n, v, 0, SAMPLES, v->error))) {
@@ -286,7 +297,7 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
                 v->error[0][i] = INFINITY;
     if (sum) {
         double eps = eps_of(v->t[0].dtype == FX_F64 ? FX_F64 : FX_F32);
-        if (!sensitivity(o, n, v, 32 * eps, OWN_SAMPLES, v->error)) {
+        if (!sensitivity(o, n, v, 64 * eps, OWN_SAMPLES, v->error)) {
             know_nothing(o, v);
             return;
         }
@@ -383,6 +394,8 @@ static fx_status reference(void *arg)
         c->error[i] = v->error[0];
     }
     c->reference = true;
+    if (c->symbol_from)
+        fz_make_symbolic(c);
     return FX_OK;
 }
 

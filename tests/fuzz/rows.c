@@ -14,6 +14,10 @@ static const struct {
     {FX_OP_sym_size_int, "its result is a number, not a tensor"},
     {FX_OP__assert_tensor_metadata, "has no result"},
     {FX_OP_conv3d, "refused by name: convolutions over 1 or 2 dims can be compiled"},
+    {FX_OP_to_device, "asks for a device; the same as to.dtype"},
+    {FX_OP_new_empty, "its elements have no defined value"},
+    {FX_OP_empty_memory_format, "its elements have no defined value"},
+    {FX_OP_empty_like, "its elements have no defined value"},
 };
 
 const char *fz_row_excluded(fx_opid id)
@@ -90,6 +94,7 @@ static bool draw_param(draw *d, const fx_param *p)
         fx_call_arg(&d->call, p->optional && fz_one_in(r, 4) ? fx_arg_none(g->ctx)
                               : p->def && fz_one_in(r, 2)    ? p->def
                               : is_named(p, "correction")    ? fx_arg_int(g->ctx, fz_below(r, 2))
+                              : is_named(p, "ord p")         ? fx_arg_float(g->ctx, (double)fz_in(r, 0, 3))
                                                              : draw_scalar(g, d->self && !fx_dtype_is_float(d->self->type->dtype)));
         return true;
     case FX_PARAM_INT:
@@ -417,6 +422,8 @@ static fx_node *create(fz_gen *g, const fx_op *op)
             fx_call_ints(&c, shape.rank, shape.dims);
         else if (p->kind == FX_PARAM_DTYPE)
             fx_call_arg(&c, fz_one_in(g->rng, 3) ? fx_arg_none(g->ctx) : fx_arg_dtype(g->ctx, fz_draw_dtype(g)));
+        else if (p->kind == FX_PARAM_INT)
+            fx_call_int(&c, fz_in(g->rng, 0, 7));
         else if (!strcmp(p->name, "end"))
             fx_call_int(&c, fz_in(g->rng, 4, 17));
         else if (!strcmp(p->name, "step"))
@@ -561,6 +568,24 @@ static fx_node *strided(fz_gen *g, const fx_op *op)
     return fx_call_end(&c, NULL);
 }
 
+/* Indices that differ along dim (all of them when dim < 0): a run of numbers from a drawn one on, around the end. */
+static void distinct(fz_gen *g, const fx_node *index, int dim, int64_t n)
+{
+    fx_tensor *t = index->opcode == FX_GET_ATTR ? &fx_attr_find(g->g, index->target)->tensor : NULL;
+    size_t i = 0;
+    for (const fx_node *x = g->g->first; x && !t; x = x->next)
+        if (x->opcode == FX_PLACEHOLDER) {
+            if (x == index)
+                t = &g->c->in[i];
+            i++;
+        }
+    int64_t start = n ? fz_below(g->rng, n) : 0, step = 1;
+    for (int d = t->rank - 1; d > dim; d--)
+        step *= dim < 0 ? 1 : t->sizes[d];
+    for (int64_t k = 0; k < fx_tensor_numel(t); k++)
+        fx_tensor_set_int(t, k, (start + (dim < 0 ? k : k / step % t->sizes[dim])) % n);
+}
+
 /* Rows that take indices: of the shape the row asks for, all within. */
 static fx_node *gather(fz_gen *g, const fx_op *op)
 {
@@ -577,9 +602,13 @@ static fx_node *gather(fz_gen *g, const fx_op *op)
     } else if (embedding && fz_one_in(g->rng, 2)) {
         shape = (fz_shape){2, {fz_in(g->rng, 1, 3), fz_in(g->rng, 1, 4)}};
     }
+    if (!strncmp(op->name, "aten.scatter.", 13) && shape.dims[dim] > a.dims[dim])
+        shape.dims[dim] = a.dims[dim];
     fx_node *index = fz_indices(g, &shape, 0, a.dims[dim]);
     if (!index)
         return NULL;
+    if (!strncmp(op->name, "aten.scatter.", 13)) /* which of two values written to one place stays is not defined */
+        distinct(g, index, dim, a.dims[dim]);
     fx_call c = fx_call_begin(g->g, op->id);
     fx_call_node(&c, x);
     for (int i = 1; i < s->n; i++) {
@@ -618,6 +647,10 @@ static fx_node *indexing(fz_gen *g, const fx_op *op)
         last = i;
         given++;
     }
+    if (op->id == FX_OP_index_put && fz_numel(&shape) > a.dims[last])
+        return NULL;
+    if (op->id == FX_OP_index_put)
+        distinct(g, list[last], -1, a.dims[last]);
     /* where the indices' dims go: to the front when indices are apart, else to their place */
     bool apart = last - first + 1 != given;
     for (int i = 0; i <= a.rank; i++) {
@@ -703,6 +736,183 @@ static fx_node *quantised(fz_gen *g, const fx_op *op)
     return fx_call_end(&c, NULL);
 }
 
+/* select_scatter, slice_scatter: a value of the shape that the part has. */
+static fx_node *overwrite(fz_gen *g, const fx_op *op)
+{
+    bool slice = op->id == FX_OP_slice_scatter;
+    fx_node *x = fz_any(g, 0, 1, 4);
+    fz_shape s = fz_shape_of(x), part = s;
+    int dim = (int)fz_below(g->rng, s.rank);
+    int64_t n = s.dims[dim], start = n ? fz_below(g->rng, n) : 0, step = fz_in(g->rng, 1, 2), end = fz_in(g->rng, start, n);
+    if (!n && !slice)
+        return NULL;
+    part.dims[dim] = (end - start + step - 1) / step;
+    if (!slice) {
+        memmove(part.dims + dim, part.dims + dim + 1, (size_t)(s.rank - dim - 1) * sizeof *part.dims);
+        part.rank--;
+    }
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, x);
+    fx_call_node(&c, fz_value(g, x->type->dtype, &part));
+    fx_call_int(&c, dim);
+    fx_call_int(&c, start);
+    if (slice) {
+        fx_call_int(&c, end);
+        fx_call_int(&c, step);
+    }
+    return fx_call_end(&c, NULL);
+}
+
+/* index_copy, index_add: places along a dim; those of a copy differ. */
+static fx_node *along(fz_gen *g, const fx_op *op)
+{
+    fx_node *x = fz_any(g, 0, 1, 4);
+    fz_shape s = fz_shape_of(x), source = s, at = {1, {0}};
+    int dim = (int)fz_below(g->rng, s.rank);
+    at.dims[0] = source.dims[dim] = op->id == FX_OP_index_copy ? (s.dims[dim] ? 1 : 0) : s.dims[dim] ? fz_in(g->rng, 1, 4) : 0;
+    fx_node *index = fz_indices(g, &at, 0, s.dims[dim]);
+    if (!index)
+        return NULL;
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, x);
+    fx_call_int(&c, dim);
+    fx_call_node(&c, index);
+    fx_call_node(&c, fz_value(g, x->type->dtype, &source));
+    if (op->id == FX_OP_index_add && fz_one_in(g->rng, 3))
+        fx_call_int(&c, 2);
+    return fx_call_end(&c, NULL);
+}
+
+static fx_node *einsum(fz_gen *g, const fx_op *op)
+{
+    static const char *const equations[] = {"ij,jk->ik", "bij,bjk->bik", "ij->ji", "i,j->ij", "bhid,bhjd->bhij", "bij,kj->bik", "ij,ij->i", "ijk->k", "i,i->"};
+    const char *e = equations[fz_below(g->rng, sizeof equations / sizeof equations[0])];
+    fx_dtype d = fz_one_in(g->rng, 3) ? fz_draw_dtype(g) : FX_F32;
+    if (d == FX_BOOL)
+        d = FX_F32;
+    int64_t size[26];
+    for (int i = 0; i < 26; i++)
+        size[i] = fz_in(g->rng, 1, 7);
+    fx_node *x[2];
+    int n = 0;
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_arg(&c, fx_arg_text(g->ctx, FX_ARG_STR, fx_intern(g->ctx, e)));
+    for (const char *s = e; *s && *s != '-'; s += *s == ',') {
+        fz_shape t = {0};
+        for (; *s && *s != ',' && *s != '-'; s++)
+            t.dims[t.rank++] = size[*s - 'a'];
+        x[n++] = fz_value(g, d, &t);
+    }
+    fx_call_nodes(&c, n, x);
+    return fx_call_end(&c, NULL);
+}
+
+/* addmv, addbmm */
+static fx_node *added_product(fz_gen *g, const fx_op *op)
+{
+    fx_dtype d = fz_one_in(g->rng, 3) ? fz_draw_dtype(g) : FX_F32;
+    if (d == FX_BOOL)
+        d = FX_F32;
+    bool vector = op->id == FX_OP_addmv;
+    int64_t b = fz_in(g->rng, 1, 3), m = fz_in(g->rng, 1, 6), k = fz_in(g->rng, 1, 6), n = fz_in(g->rng, 1, 6);
+    fz_shape self = {2, {m, n}}, one = {3, {b, m, k}}, two = {3, {b, k, n}};
+    if (vector) {
+        self = (fz_shape){1, {m}};
+        one = (fz_shape){2, {m, k}};
+        two = (fz_shape){1, {k}};
+    }
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, fz_value(g, d, &self));
+    fx_call_node(&c, fz_value(g, d, &one));
+    fx_call_node(&c, fz_value(g, d, &two));
+    if (fz_one_in(g->rng, 2)) {
+        fx_call_int(&c, fz_in(g->rng, 0, 2));
+        fx_call_int(&c, fz_in(g->rng, 1, 3));
+    }
+    return fx_call_end(&c, NULL);
+}
+
+static fx_node *meshgrid(fz_gen *g, const fx_op *op)
+{
+    fx_node *x[3];
+    int n = (int)fz_in(g->rng, 1, 3);
+    fx_dtype d = fz_draw_dtype(g);
+    for (int i = 0; i < n; i++)
+        x[i] = fz_value(g, d, &(fz_shape){1, {fz_in(g->rng, 1, 4)}});
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_nodes(&c, n, x);
+    if (op->id == FX_OP_meshgrid_indexing)
+        fx_call_arg(&c, fx_arg_text(g->ctx, FX_ARG_STR, fx_intern(g->ctx, fz_one_in(g->rng, 2) ? "ij" : "xy")));
+    return fx_call_end(&c, NULL);
+}
+
+static fx_node *one_hot(fz_gen *g, const fx_op *op)
+{
+    fz_shape s = fz_draw_shape(g, (int)fz_in(g->rng, 0, 2));
+    int64_t classes = fz_in(g->rng, 1, 6);
+    fx_node *index = fz_indices(g, &s, 0, classes);
+    if (!index || index->type->dtype != FX_I64)
+        return NULL;
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, index);
+    fx_call_int(&c, classes);
+    return fx_call_end(&c, NULL);
+}
+
+/* repeat, tile, roll, movedim: lists as long as there are dims. */
+static fx_node *rearrange(fz_gen *g, const fx_op *op)
+{
+    const fx_schema *s = fx_op_schema(g->ctx, op);
+    fx_node *x = fz_any(g, 0, 1, 4);
+    int rank = x->type->rank, n = op->id == FX_OP_repeat ? rank + (int)fz_below(g->rng, 2) : (int)fz_in(g->rng, 1, rank);
+    int64_t v[FX_MAX_RANK], from[FX_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        int k = (int)fz_below(g->rng, i + 1);
+        from[i] = from[k];
+        from[k] = i;
+    }
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, x);
+    for (int i = 1; i < s->n; i++) {
+        if (!strcmp(s->params[i].name, "repeats") || op->id == FX_OP_tile) {
+            ints(g, &c, n, 1, 3, v);
+        } else if (!strcmp(s->params[i].name, "shifts")) {
+            ints(g, &c, n, -4, 4, v);
+        } else if (!strcmp(s->params[i].name, "destination")) {
+            for (int k = 0; k < n; k++)
+                v[k] = from[n - 1 - k];
+            fx_call_ints(&c, n, v);
+        } else {
+            fx_call_ints(&c, n, from);
+        }
+    }
+    return fx_call_end(&c, NULL);
+}
+
+/* searchsorted, bucketize: among sorted values. */
+static fx_node *search_sorted(fz_gen *g, const fx_op *op)
+{
+    fx_dtype d = fz_one_in(g->rng, 2) ? FX_F32 : FX_I64;
+    if (!(g->dtypes >> d & 1))
+        return NULL;
+    fz_shape s = {1, {fz_in(g->rng, 0, 9)}}, v = fz_draw_shape(g, (int)fz_in(g->rng, 0, 3));
+    fx_node *sorted = fz_constant(g, d, &s, FZ_PLAIN), *x = fz_value(g, d, &v);
+    fx_tensor *t = &fx_attr_find(g->g, sorted->target)->tensor;
+    for (int64_t i = 1; i < fx_tensor_numel(t); i++)
+        for (int64_t k = i; k > 0 && fx_tensor_get(t, k - 1) > fx_tensor_get(t, k); k--) {
+            double a = fx_tensor_get(t, k);
+            fx_tensor_set(t, k, fx_tensor_get(t, k - 1));
+            fx_tensor_set(t, k - 1, a);
+        }
+    bool bucketize = strstr(op->name, "bucketize") != NULL;
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, bucketize ? x : sorted);
+    fx_call_node(&c, bucketize ? sorted : x);
+    fx_call_bool(&c, fz_one_in(g->rng, 2));
+    fx_call_bool(&c, fz_one_in(g->rng, 2));
+    return fx_call_end(&c, NULL);
+}
+
 static fx_node *prelu(fz_gen *g, const fx_op *op)
 {
     fx_node *x = fz_any(g, FLOATS, 1, 4);
@@ -757,6 +967,12 @@ static const struct {
     {FX_OP_scatter_add, gather}, {FX_OP_index_Tensor, indexing}, {FX_OP__unsafe_index_Tensor, indexing}, {FX_OP_index_put, indexing},
     {FX_OP_bitwise_left_shift_Tensor, shift}, {FX_OP_bitwise_right_shift_Tensor, shift}, {FX_OP_bitwise_left_shift_Tensor_Scalar, shift},
     {FX_OP_bitwise_right_shift_Tensor_Scalar, shift}, {FX_OP_quantize_per_tensor, quantised}, {FX_OP_dequantize_per_tensor, quantised},
+    {FX_OP_select_scatter, overwrite}, {FX_OP_slice_scatter, overwrite}, {FX_OP_index_copy, along}, {FX_OP_index_add, along}, {FX_OP_einsum, einsum},
+    {FX_OP_addmv, added_product}, {FX_OP_addbmm, added_product}, {FX_OP_baddbmm, product}, {FX_OP_meshgrid, meshgrid},
+    {FX_OP_meshgrid_indexing, meshgrid}, {FX_OP_one_hot, one_hot}, {FX_OP_repeat, rearrange}, {FX_OP_tile, rearrange}, {FX_OP_roll, rearrange},
+    {FX_OP_movedim_intlist, rearrange}, {FX_OP_new_zeros, create}, {FX_OP_new_ones, create}, {FX_OP_new_full, create}, {FX_OP_eye, create},
+    {FX_OP_eye_m, create}, {FX_OP_linspace, create},
+    {FX_OP_searchsorted_Tensor, search_sorted}, {FX_OP_bucketize_Tensor, search_sorted},
     {FX_OP_where_self, where}, {FX_OP_where_ScalarOther, where}, {FX_OP_where_ScalarSelf, where}, {FX_OP_where_Scalar, where},
 };
 

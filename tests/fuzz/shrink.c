@@ -115,31 +115,6 @@ static verdict bypass(fz_case *c, int k)
     return EDITED;
 }
 
-static fx_tensor resized(fz_case *c, const fx_tensor *t, int64_t from, int64_t to, bool *changed)
-{
-    fx_tensor view = *t, out;
-    for (int i = 0; i < t->rank; i++)
-        if (t->sizes[i] == from) {
-            view.sizes[i] = to;
-            *changed = true;
-        }
-    if (fx_tensor_create(c->ctx, view.dtype, view.rank, view.sizes, &out) != FX_OK)
-        return *t;
-    fx_tensor_assign(&out, &view);
-    return out;
-}
-
-typedef struct sizes {
-    fx_context *ctx;
-    int64_t from, to;
-} sizes;
-
-static const fx_arg *resize_leaf(void *user, const fx_arg *leaf)
-{
-    sizes *s = user;
-    return leaf->kind == FX_ARG_INT && leaf->i == s->from ? fx_arg_int(s->ctx, s->to) : leaf;
-}
-
 /* A size wherever it stands, in types and in arguments, made smaller: number k / 3 of the sizes there are. */
 static verdict shrink_dims(fz_case *c, int k)
 {
@@ -157,28 +132,20 @@ static verdict shrink_dims(fz_case *c, int k)
     if (k / 3 >= n)
         return END;
     int64_t from = seen[k / 3], to = k % 3 == 0 ? 1 : k % 3 == 1 ? from / 2 : from - 1;
-    bool changed = false;
     size_t input = 0;
+    if (from == c->symbol_from)
+        return SKIP;
     for (size_t i = 0; i < c->g->n_attrs; i++) {
-        fx_attr *a = c->g->attrs[i];
-        fx_tensor t = resized(c, &a->tensor, from, to, &changed);
-        fx_attr_set_tensor(a, &t);
+        fx_tensor t = fz_resized(c->ctx, &c->g->attrs[i]->tensor, from, to);
+        fx_attr_set_tensor(c->g->attrs[i], &t);
     }
-    FX_FOR_NODES(c->g, x) {
+    fz_set_size(c->g, from, fx_dim_of(to));
+    FX_FOR_NODES(c->g, x)
         if (x->opcode == FX_PLACEHOLDER) {
-            c->in[input] = resized(c, &c->in[input], from, to, &changed);
-            x->type = fx_type_tensor_static(c->ctx, c->in[input].dtype, c->in[input].rank, c->in[input].sizes);
+            c->in[input] = fz_resized(c->ctx, &c->in[input], from, to);
             input++;
-            continue;
         }
-        fx_node *operands[256];
-        for (int i = 0; i < x->n_operands; i++)
-            operands[i] = x->operands[i].def;
-        x->type = NULL;
-        if (x->opcode == FX_CALL_FUNCTION && x->op && x->op->cls == FX_CLASS_VIEW)
-            fx_node_assign(x, fx_arg_map(c->ctx, x->args, resize_leaf, &(sizes){c->ctx, from, to}), x->kwargs, x->n_operands, operands);
-    }
-    return changed ? EDITED : SKIP;
+    return EDITED;
 }
 
 /* Argument k as the schema has it by default. */
@@ -232,6 +199,10 @@ static verdict plain_values(fz_case *c, int k)
 
 static verdict plain_settings(fz_case *c, int k)
 {
+    if (k == 17 && c->symbol_from) {
+        c->symbol_from = 0;
+        return EDITED;
+    }
     if (k == 0 && c->settings.threads > 1) {
         c->settings.threads = 1;
         return EDITED;
@@ -242,7 +213,7 @@ static verdict plain_settings(fz_case *c, int k)
         c->settings.off &= ~(1u << (k - 1));
         return EDITED;
     }
-    return k > 16 ? END : SKIP;
+    return k > 17 ? END : SKIP;
 }
 
 /* What an edit left unused goes; types follow. False: the edit made no graph. */
@@ -361,5 +332,5 @@ bool fz_keep(fz_case *c, const char *folder, const char *name, const fz_failure 
     if (fx_npz_write(c->ctx, path, n, all, names) != FX_OK)
         return false;
     snprintf(path, sizeof path, "%s/%s.fx", folder, name);
-    return fx_model_save(c->g, path) == FX_OK && prepend(path, head);
+    return fx_model_save(c->symbolic ? c->symbolic : c->g, path) == FX_OK && prepend(path, head);
 }

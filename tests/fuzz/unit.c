@@ -13,11 +13,17 @@
 #include "codegen/codegen.h"
 #include "tests/fuzz/fuzz.h"
 
-/* What the unit's table holds. */
+/* What the unit's table holds. sizes: values of the symbols. */
 typedef struct entry {
-    int (*run)(const void *const *in, void *const *out, void *arena);
-    size_t arena_size;
+    size_t (*arena_size)(const int64_t *sizes);
+    int (*run)(const int64_t *sizes, const void *const *in, void *const *out, void *arena, size_t arena_size);
 } entry;
+
+/* A run: a case, or one at another size, by the entry of the case. */
+typedef struct one_run {
+    size_t entry;
+    const fz_case *c;
+} one_run;
 
 /* What the child says of a case. */
 enum { NOT_RUN = -1, INPUT_CHANGED = 1000, TIMEOUT = 30 };
@@ -60,7 +66,7 @@ static fx_status emit(void *arg)
 }
 
 /* The unit: all files one after another, and a table. */
-static bool write_unit(const char *folder, size_t n, const int *which)
+static bool write_unit(const char *folder, size_t n, fz_case *const *cases, const int *which)
 {
     char path[600];
     snprintf(path, sizeof path, "%s/unit.c", folder);
@@ -72,14 +78,24 @@ static bool write_unit(const char *folder, size_t n, const int *which)
         fprintf(f, "#include \"g%d.c\"\n#include \"g%d_weights.c\"\n", which[i], which[i]);
     for (size_t i = 0; i < n; i++) {
         int k = which[i];
-        fprintf(f, "static int run_%d(const void *const *in, void *const *out, void *arena)\n{\n    g%d_context ctx;\n"
-                "    int status = g%d_init(&ctx, g%d_weights, sizeof g%d_weights, arena, G%d_ARENA_SIZE);\n"
-                "    return status ? status : g%d_run_v(&ctx, in, out);\n}\n", k, k, k, k, k, k, k);
+        bool symbols = cases[i]->program->n_symbols > 0;
+        if (symbols)
+            fprintf(f, "static size_t size_%d(const int64_t *sizes)\n{\n    g%d_dims dims;\n    memcpy(&dims, sizes, sizeof dims);\n"
+                    "    return g%d_arena_size(&dims);\n}\n", k, k, k);
+        else
+            fprintf(f, "static size_t size_%d(const int64_t *sizes)\n{\n    (void)sizes;\n    return G%d_ARENA_SIZE;\n}\n", k, k);
+        fprintf(f, "static int run_%d(const int64_t *sizes, const void *const *in, void *const *out, void *arena, size_t arena_size)\n{\n"
+                "    g%d_context ctx;\n    int status = g%d_init(&ctx, g%d_weights, sizeof g%d_weights, arena, arena_size);\n", k, k, k, k, k);
+        if (symbols)
+            fprintf(f, "    g%d_dims dims;\n    memcpy(&dims, sizes, sizeof dims);\n    return status ? status : g%d_run_v(&ctx, &dims, in, out);\n}\n", k, k);
+        else
+            fprintf(f, "    (void)sizes;\n    return status ? status : g%d_run_v(&ctx, in, out);\n}\n", k);
     }
-    fputs("typedef struct entry {\n    int (*run)(const void *const *in, void *const *out, void *arena);\n    size_t arena_size;\n} entry;\n"
+    fputs("typedef struct entry {\n    size_t (*arena_size)(const int64_t *sizes);\n"
+          "    int (*run)(const int64_t *sizes, const void *const *in, void *const *out, void *arena, size_t arena_size);\n} entry;\n"
           "extern const entry entries[];\nconst entry entries[] = {\n", f);
     for (size_t i = 0; i < n; i++)
-        fprintf(f, "    {run_%d, G%d_ARENA_SIZE},\n", which[i], which[i]);
+        fprintf(f, "    {size_%d, run_%d},\n", which[i], which[i]);
     fputs("};\n", f);
     return fclose(f) == 0;
 }
@@ -139,8 +155,10 @@ static void run_entry(const entry *e, const fz_case *c, said *s, unsigned char *
         size_t bytes = tensor_bytes(&c->out[i]);
         out[i] = memset(guarded(bytes, fx_dtype_size(c->out[i].dtype)), 0xa5, bytes);
     }
-    void *arena = memset(guarded(e->arena_size, 64), 0xff, e->arena_size);
-    int status = e->run(in, out, arena);
+    const int64_t sizes[1] = {c->size};
+    size_t arena_size = e->arena_size(sizes);
+    void *arena = memset(guarded(arena_size, 64), 0xff, arena_size);
+    int status = e->run(sizes, in, out, arena, arena_size);
     for (size_t i = 0; i < c->n_in; i++)
         if (memcmp(in[i], c->in[i].data, tensor_bytes(&c->in[i])) != 0)
             status = INPUT_CHANGED + (int)i;
@@ -152,8 +170,8 @@ static void run_entry(const entry *e, const fz_case *c, said *s, unsigned char *
     s->status = status;
 }
 
-/* Cases from `first` on in a child; the case it did not survive, n when it did all. *how: its wait status. */
-static size_t run_child(const char *folder, size_t first, size_t n, fz_case *const *cases, said *say, unsigned char *results, int *how)
+/* Runs from `first` on in a child; the one it did not survive, n when it did all. *how: its wait status. */
+static size_t run_child(const char *folder, size_t first, size_t n, const one_run *runs, said *say, unsigned char *results, int *how)
 {
     fflush(stdout);
     pid_t child = fork();
@@ -168,7 +186,7 @@ static size_t run_child(const char *folder, size_t first, size_t n, fz_case *con
         }
         for (size_t i = first; i < n; i++) {
             alarm(TIMEOUT);
-            run_entry(&entries[i], cases[i], &say[i], results);
+            run_entry(&entries[runs[i].entry], runs[i].c, &say[i], results);
         }
         _exit(0);
     }
@@ -183,14 +201,17 @@ static size_t run_child(const char *folder, size_t first, size_t n, fz_case *con
     return n;
 }
 
-static void judge(fz_case *c, const said *s, unsigned char *results, fz_tally *tally, fz_failure *f)
+static void judge(const fz_case *c, const said *s, unsigned char *results, fz_tally *tally, fz_failure *f)
 {
+    char text[300], size[40] = "";
+    if (c->size)
+        snprintf(size, sizeof size, "s0 = %lld: ", (long long)c->size);
     if (s->status >= INPUT_CHANGED) {
-        fz_fail(f, FZ_EMITTED, NULL, "input %d was written", s->status - INPUT_CHANGED);
+        fz_fail(f, FZ_EMITTED, NULL, "%sinput %d was written", size, s->status - INPUT_CHANGED);
         return;
     }
     if (s->status != 0) {
-        fz_fail(f, FZ_EMITTED, NULL, "status %d", s->status);
+        fz_fail(f, FZ_EMITTED, NULL, "%sstatus %d", size, s->status);
         return;
     }
     size_t at = s->at;
@@ -203,40 +224,48 @@ static void judge(fz_case *c, const said *s, unsigned char *results, fz_tally *t
         }
         got.data = results + at;
         at += (tensor_bytes(&got) + 63) / 64 * 64;
-        char text[300];
         if (!fz_compare(c, i, &got, tally, text, sizeof text)) {
-            fz_fail(f, FZ_EMITTED, NULL, "%s", text);
+            fz_fail(f, FZ_EMITTED, NULL, "%s%s", size, text);
             snprintf(f->kind, sizeof f->kind, "values");
             return;
         }
     }
 }
 
-static void run_all(const char *folder, size_t n, fz_case *const *cases, fz_tally *tally, fz_failure *const *f)
+/* f[i]: what became of case i, the first failure of its runs. */
+static void run_all(const char *folder, size_t n_cases, fz_case *const *cases, fz_tally *tally, fz_failure *const *f)
 {
-    size_t total = 64;
+    size_t total = 64, n = 0;
+    one_run *runs = malloc(n_cases * (FZ_MAX_VARIANTS + 1) * sizeof *runs + 1);
+    for (size_t i = 0; i < n_cases; i++)
+        for (int v = -1; v < (cases[i]->symbolic ? cases[i]->n_variants : 0); v++)
+            runs[n++] = (one_run){i, v < 0 ? cases[i] : cases[i]->variants[v]};
     said *say = mmap(NULL, n * sizeof *say, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if ((void *)say == MAP_FAILED)
+        abort();
     for (size_t i = 0; i < n; i++) {
         say[i].status = NOT_RUN;
         say[i].at = total;
-        for (size_t k = 0; k < cases[i]->n_out; k++)
-            total += (tensor_bytes(&cases[i]->out[k]) + 63) / 64 * 64;
+        for (size_t k = 0; k < runs[i].c->n_out; k++)
+            total += (tensor_bytes(&runs[i].c->out[k]) + 63) / 64 * 64;
     }
     unsigned char *results = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if ((void *)say == MAP_FAILED || results == MAP_FAILED)
+    if (results == MAP_FAILED)
         abort();
     for (size_t first = 0; first < n;) {
         int how;
-        size_t dead = run_child(folder, first, n, cases, say, results, &how);
+        size_t dead = run_child(folder, first, n, runs, say, results, &how);
         for (size_t i = first; i < dead; i++)
-            judge(cases[i], &say[i], results, tally, f[i]);
+            if (f[runs[i].entry]->stage == FZ_OK)
+                judge(runs[i].c, &say[i], results, tally, f[runs[i].entry]);
         if (dead < n)
-            fz_fail(f[dead], FZ_EMITTED, NULL, WIFSIGNALED(how) ? "killed by signal %d" : "ended with status %d",
+            fz_fail(f[runs[dead].entry], FZ_EMITTED, NULL, WIFSIGNALED(how) ? "killed by signal %d" : "ended with status %d",
                     WIFSIGNALED(how) ? WTERMSIG(how) : how);
         first = dead + 1;
     }
     munmap(results, total);
     munmap(say, n * sizeof *say);
+    free(runs);
 }
 
 /* ---- a unit ------------------------------------------------------------------------------------------------------------------------ */
@@ -246,7 +275,7 @@ static void build_and_run(const char *folder, const fz_build *b, size_t n, fz_ca
 {
     if (!n)
         return;
-    if (write_unit(folder, n, which) && compile(folder, b, cases[0]->program->target.cflags)) {
+    if (write_unit(folder, n, cases, which) && compile(folder, b, cases[0]->program->target.cflags)) {
         run_all(folder, n, cases, tally, f);
     } else if (n == 1) {
         char text[600];
@@ -267,7 +296,7 @@ void fz_unit_run(const char *folder, const fz_build *b, size_t n, fz_case *const
     size_t k = 0;
     mkdir(folder, 0777);
     for (size_t i = 0; i < n; i++) {
-        char prefix[20];
+        char prefix[32];
         snprintf(prefix, sizeof prefix, "g%zu", i);
         emit_args a = {cases[i], b, folder, prefix};
         f[i] = (fz_failure){.stage = FZ_OK};

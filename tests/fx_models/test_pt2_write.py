@@ -13,7 +13,7 @@ from fxcc_tool import assert_close, fxcc
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "frontend" / "fixtures"
 WRITTEN = ["counter", "counter_inplace", "plain", "plain_decomposed", "storage", "names"]
-REFUSED = {"cond": "higher_order.cond", "dynamic": "aten.new_zeros.default", "unsupported": "aten.fft_fft.default", "nested": "no tensor"}
+REFUSED = {"cond": "higher_order.cond", "unsupported": "aten.fft_fft.default", "nested": "no tensor"}
 
 
 def text(path):

@@ -15,6 +15,7 @@ import torch
 
 import emitted
 import zoo
+import zoo_transformers
 
 TOLERANCE = 1e-4      # of max |reference|
 ARENA_SLACK = 1.10    # arena over largest live set
@@ -29,7 +30,7 @@ def assert_close(got, expected):
 @pytest.fixture(scope="module")
 def model(request, tmp_path_factory):
     """One model, exported, compiled for this machine and built once, shared by the tests below."""
-    exported = zoo.export(request.param)
+    exported = zoo_transformers.export(request.param)
     folder = tmp_path_factory.mktemp(request.param)
     exported.folder = folder
     exported.sizes = emitted.emit(exported.path, folder)
@@ -170,10 +171,19 @@ def test_lists_agree(name):
     assert sorted(listed["quick"] + listed["full"]) == sorted(zoo.MODELS)
 
 
-@pytest.mark.parametrize("name", ["simple_cnn", "mnist_cnn", "mixed"])
+def interpreted(model, inputs, folder):
+    """The reference interpreter's outputs."""
+    paths = []
+    for i, x in enumerate(inputs):
+        paths.append(folder / f"x{i}.npy")
+        numpy.save(paths[-1], x)
+    emitted.command([emitted.fxcc(), "run", model, *paths, "-o", folder / "y.npz"])
+    with numpy.load(folder / "y.npz") as y:
+        return [y[k] for k in y.files]
+
+
+@pytest.mark.parametrize("name", ["simple_cnn", "mnist_cnn", "mixed"] + zoo_transformers.QUICK)
 def test_interpreter_equals_eager(name, tmp_path):
-    exported = zoo.export(name)
-    numpy.save(tmp_path / "x.npy", exported.inputs[0][0])
-    emitted.command([emitted.fxcc(), "run", exported.path, tmp_path / "x.npy", "-o", tmp_path / "y.npz"])
-    with numpy.load(tmp_path / "y.npz") as y:
-        assert_close([y[k] for k in y.files], exported.outputs[0])
+    exported = zoo_transformers.export(name)
+    for x, y in zip(exported.inputs, exported.outputs):
+        assert_close(interpreted(exported.path, x, tmp_path), y)

@@ -256,8 +256,8 @@ def write(folder, name):
     os.replace(folder / f"{name}.part.npz", folder / f"{name}.npz")  # last: it says that the rest is there
 
 
-def export(name):
-    folder = cache_folder()
+def cached(folder, name, write):
+    """A model kept in a folder, where write(folder, name) puts it when it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
     reference = folder / f"{name}.npz"
     with open(folder / f"{name}.lock", "w") as lock:  # tests run side by side
@@ -265,9 +265,12 @@ def export(name):
         if not reference.exists():
             write(folder, name)
     with numpy.load(reference) as arrays:
-        inputs = [[arrays[f"in{i}_0"]] for i in range(INPUTS)]
-        outputs = [[arrays[k] for k in arrays.files if k.startswith(f"out{i}_")] for i in range(INPUTS)]
+        inputs, outputs = ([[arrays[k] for k in arrays.files if k.startswith(f"{which}{i}_")] for i in range(INPUTS)] for which in ("in", "out"))
     return Exported(name, folder / f"{name}.pt2", folder / f"{name}_decomposed.pt2", reference, inputs, outputs)
+
+
+def export(name):
+    return cached(cache_folder(), name, write)
 
 
 if __name__ == "__main__":
