@@ -24,7 +24,8 @@ int cmd_prove(int argc, char **argv);
 /* ---- options.c: the options that compile, show and check have in common -------------------------------------- */
 
 /* A child parser for `struct argp.children`; its input is a fx_compile_options. */
-extern const struct argp lowering_argp; /* --target, --threads, --unproved */
+extern const struct argp lowering_argp; /* --target, --threads, --unproved, --dim, --disable */
+void end_options(fx_compile_options *options); /* frees what that parser made */
 extern const struct argp looking_argp;  /* --dump-before, --dump-after, --stop-after, --time-passes; log goes to stdout */
 
 /* The one argument that is no option, a "model" say: stores it, or ends with a usage error when there was one already. */
@@ -72,8 +73,6 @@ bool has_suffix(const char *text, const char *suffix);
 fx_status read_tensors(fx_context *ctx, int n_files, char *const *files, size_t *count, fx_tensor **tensors);
 /* Writes one tensor to a .npy or any number to a .npz, whole or not at all. */
 fx_status write_tensors(fx_context *ctx, const char *path, size_t count, const fx_tensor *tensors);
-/* Checks that the first n_inputs tensors are what the model takes; complains and returns false when not. */
-bool inputs_fit(const char *command, const fx_graph *graph, size_t count, const fx_tensor *tensors);
 /* "float32[1, 3, 32, 32]" into buf; returns buf. */
 const char *shape_text(const fx_tensor *t, char *buf, size_t size);
 

@@ -61,9 +61,20 @@ static const struct argp argp = {
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
+/* A 16-bit pattern with so many bits of mantissa. */
+static double half(uint16_t h, int mantissa)
+{
+    int exponents = 1 << (15 - mantissa), e = h >> mantissa & (exponents - 1), m = h & ((1 << mantissa) - 1), bias = exponents / 2 - 1;
+    double v = e == exponents - 1 ? (m ? NAN : INFINITY) : e ? ldexp(m + (1 << mantissa), e - bias - mantissa) : ldexp(m, 1 - bias - mantissa);
+
+    return h & 0x8000 ? -v : v;
+}
+
 static double element(const fx_tensor *t, int64_t i)
 {
     switch (t->dtype) {
+    case FX_F16: return half(((const uint16_t *)t->data)[i], 10);
+    case FX_BF16: return half(((const uint16_t *)t->data)[i], 7);
     case FX_F32: return ((const float *)t->data)[i];
     case FX_F64: return ((const double *)t->data)[i];
     case FX_I8: return ((const int8_t *)t->data)[i];
@@ -220,7 +231,7 @@ failed:
 static int check(const char *command, fx_context *ctx, const arguments *a, const char *dir)
 {
     fx_graph *graph;
-    fx_tensor *tensors = NULL, *got = NULL;
+    fx_tensor *tensors = NULL, *got = NULL, *wanted = NULL;
     size_t n_tensors, n_got;
     char expected[256], seen[256], *file = (char *)a->against;
     int rc = 1;
@@ -233,15 +244,13 @@ static int check(const char *command, fx_context *ctx, const arguments *a, const
         complain(command, "%s: expected %zu inputs and %zu outputs, got %zu arrays", a->against, n_in, n_out, n_tensors);
         goto done;
     }
-    if (!inputs_fit(command, graph, n_in, tensors))
+    wanted = malloc((n_out + 1) * sizeof *wanted);
+    if (!wanted || fx_graph_shapes_for(graph, n_in, tensors, wanted) != FX_OK)
         goto done;
     const fx_tensor *ref = tensors + n_in;
     for (size_t i = 0; i < n_out; i++) {
-        fx_tensor want;
-        if (fx_graph_output_shape(graph, i, &want) != FX_OK)
-            goto done;
-        if (!same_shape(&want, &ref[i])) {
-            complain(command, "%s: output %zu: expected %s, got %s", a->against, i, shape_text(&want, expected, sizeof expected),
+        if (!same_shape(&wanted[i], &ref[i])) {
+            complain(command, "%s: output %zu: expected %s, got %s", a->against, i, shape_text(&wanted[i], expected, sizeof expected),
                      shape_text(&ref[i], seen, sizeof seen));
             goto done;
         }
@@ -267,6 +276,7 @@ static int check(const char *command, fx_context *ctx, const arguments *a, const
     }
 done:
     free(got);
+    free(wanted);
     free(tensors);
     return rc;
 }
@@ -289,5 +299,6 @@ int cmd_check(int argc, char **argv)
         free(dir);
     }
     fx_context_free(ctx);
+    end_options(&a.options);
     return rc;
 }

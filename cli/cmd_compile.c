@@ -112,5 +112,6 @@ int cmd_compile(int argc, char **argv)
                target.name, target.cflags ? target.cflags : "", result.arena_size, result.live_size, result.weights_size, result.source_size,
                result.kernels, result.loops);
     fx_context_free(ctx);
+    end_options(&a.options);
     return status != FX_OK;
 }

@@ -69,5 +69,6 @@ int cmd_prove(int argc, char **argv)
         printf("%zu proved, %zu not; %.3f ms, isl %d queries in %.3f ms\n", sum.proved, sum.unproved, 1e3 * sum.seconds, sum.isl_queries,
                1e3 * sum.isl_seconds);
     fx_context_free(ctx);
+    end_options(&a.options);
     return status != FX_OK || (sum.unproved && !a.options.unproved_warn);
 }

@@ -59,7 +59,7 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
         complain(command, "%s: expected %zu inputs, got %zu", a->model, fx_graph_input_count(graph), n_inputs);
     else if (fx_graph_output_count(graph) != 1 && !has_suffix(a->output, ".npz"))
         complain(command, "%s: expected -o FILE.npz for a model of %zu outputs, got '%s'", a->model, fx_graph_output_count(graph), a->output);
-    else if (inputs_fit(command, graph, n_inputs, inputs) &&
+    else if (fx_graph_shapes_for(graph, n_inputs, inputs, NULL) == FX_OK &&
              fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &outputs) == FX_OK)
         rc = write_tensors(ctx, a->output, n_outputs, outputs) != FX_OK;
     free(inputs);

@@ -143,5 +143,6 @@ int cmd_show(int argc, char **argv)
     else if (!rc)
         rc = write_out(command, a.output, text, strlen(text));
     fx_context_free(ctx);
+    end_options(&a.options);
     return rc;
 }

@@ -16,11 +16,20 @@
 static const char shim[] =
     "#include <stdlib.h>\n"
     "#include \"net.h\"\n"
-    "const char *fxcc_check_run(const void *weights, size_t size, const void *const *in, void *const *out);\n"
-    "const char *fxcc_check_run(const void *weights, size_t size, const void *const *in, void *const *out)\n"
+    "const char *fxcc_check_run(const void *weights, size_t size, const int64_t *const *shapes, const void *const *in, void *const *out);\n"
+    "const char *fxcc_check_run(const void *weights, size_t size, const int64_t *const *shapes, const void *const *in, void *const *out)\n"
     "{\n"
     "    static net_context context;\n"
-    "    size_t arena_size = NET_ARENA_SIZE ? NET_ARENA_SIZE : 1;\n"
+    "#ifdef NET_DIMS\n"
+    "    net_dims dims;\n"
+    "    const int fits = net_dims_of(&dims, shapes);\n"
+    "    const size_t arena_size = net_arena_size(&dims);\n"
+    "    if (fits != NET_OK)\n"
+    "        return net_status_string(fits);\n"
+    "#else\n"
+    "    const size_t arena_size = NET_ARENA_SIZE;\n"
+    "    (void)shapes;\n"
+    "#endif\n"
     "    char *block = malloc(arena_size + NET_ARENA_ALIGN);\n"
     "    char *arena = block ? block + (NET_ARENA_ALIGN - (size_t)block % NET_ARENA_ALIGN) % NET_ARENA_ALIGN : 0;\n"
     "    int status;\n"
@@ -28,7 +37,11 @@ static const char shim[] =
     "        return \"out of memory\";\n"
     "    status = net_init(&context, weights, size, arena, arena_size);\n"
     "    if (status == NET_OK)\n"
+    "#ifdef NET_DIMS\n"
+    "        status = net_run_v(&context, &dims, in, out);\n"
+    "#else\n"
     "        status = net_run_v(&context, in, out);\n"
+    "#endif\n"
     "    free(block);\n"
     "    return status == NET_OK ? 0 : net_status_string(status);\n"
     "}\n";
@@ -83,16 +96,17 @@ done:
 }
 
 /* In the child: loads and runs. Outputs lie in memory shared with the parent. */
-static int run_here(const char *command, const char *so, const void *weights, size_t size, const void *const *in, void *const *out)
+static int run_here(const char *command, const char *so, const void *weights, size_t size, const int64_t *const *shapes, const void *const *in,
+                    void *const *out)
 {
     void *library = dlopen(so, RTLD_NOW | RTLD_LOCAL);
     void *symbol = library ? dlsym(library, "fxcc_check_run") : NULL;
-    const char *(*run)(const void *, size_t, const void *const *, void *const *);
+    const char *(*run)(const void *, size_t, const int64_t *const *, const void *const *, void *const *);
 
     if (!symbol)
         return complain(command, "expected to load the built code: %s", dlerror());
     memcpy(&run, &symbol, sizeof run);
-    const char *error = run(weights, size, in, out);
+    const char *error = run(weights, size, shapes, in, out);
     return error ? complain(command, "the emitted code refused to run: %s", error) : 0;
 }
 
@@ -114,12 +128,13 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
     fx_compile_options o = *options;
     size_t n_in = fx_graph_input_count(graph), n_out = fx_graph_output_count(graph), bytes = 64, size = 0;
     const void **in = calloc(n_in + 1, sizeof *in);
+    const int64_t **shapes = calloc(n_in + 1, sizeof *shapes);
     void **out = calloc(n_out + 1, sizeof *out);
     fx_tensor *results = calloc(n_out + 1, sizeof *results);
     char *so = path_join(dir, "net.so"), *bin = path_join(dir, "net.bin"), *weights = NULL, *shared = MAP_FAILED;
     int rc = 1;
 
-    if (!in || !out || !results || !so || !bin) {
+    if (!in || !shapes || !out || !results || !so || !bin) {
         complain(command, "out of memory");
         goto done;
     }
@@ -134,9 +149,11 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
     }
     for (size_t i = 0; i < n_in; i++)
         in[i] = inputs[i].data;
+    for (size_t i = 0; i < n_in; i++)
+        shapes[i] = inputs[i].sizes;
+    if (fx_graph_shapes_for(graph, n_in, inputs, results) != FX_OK)
+        goto done;
     for (size_t i = 0; i < n_out; i++) {
-        if (fx_graph_output_shape(graph, i, &results[i]) != FX_OK)
-            goto done;
         bytes += ((size_t)fx_tensor_numel(&results[i]) * fx_dtype_size(results[i].dtype) + 63) / 64 * 64;
     }
     shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -153,7 +170,7 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(run_here(command, so, weights, size, in, out));
+        _exit(run_here(command, so, weights, size, shapes, in, out));
     int status = 0;
     if (pid < 0 || waitpid(pid, &status, 0) < 0) {
         complain(command, "expected to run the built code: %s", strerror(errno));
@@ -179,6 +196,7 @@ done:
         munmap(shared, bytes);
     free(weights);
     free(in);
+    free(shapes);
     free(out);
     free(results);
     free(so);

@@ -1,12 +1,13 @@
 /* cli/options.c: option groups that several subcommands have.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
-enum { KEY_TARGET = 't', KEY_THREADS = 0x200, KEY_DUMP_BEFORE, KEY_DUMP_AFTER, KEY_STOP_AFTER, KEY_TIME_PASSES, KEY_UNPROVED };
+enum { KEY_TARGET = 't', KEY_THREADS = 0x200, KEY_DIM, KEY_DISABLE, KEY_DUMP_BEFORE, KEY_DUMP_AFTER, KEY_STOP_AFTER, KEY_TIME_PASSES, KEY_UNPROVED };
 
 bool parse_number(const char *text, double *value)
 {
@@ -59,9 +60,27 @@ static error_t parse_lowering(int key, char *arg, struct argp_state *state)
             argp_error(state, "expected --unproved=warn or error, got '%s'", arg);
         o->unproved_warn = !strcmp(arg, "warn");
         return 0;
+    case KEY_DIM: {
+        const char **dims = realloc((void *)(uintptr_t)o->dims, (o->n_dims + 1) * sizeof *dims); /* end_options frees it */
+        if (!dims)
+            argp_failure(state, 1, 0, "out of memory");
+        dims[o->n_dims++] = arg;
+        o->dims = dims;
+        return 0;
+    }
+    case KEY_DISABLE:
+        o->disable = arg;
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+void end_options(fx_compile_options *o)
+{
+    free((void *)(uintptr_t)o->dims);
+    o->dims = NULL;
+    o->n_dims = 0;
 }
 
 const struct argp lowering_argp = {
@@ -70,6 +89,8 @@ const struct argp lowering_argp = {
          "generic, x86_64-avx2, x86_64-avx512, native (default), aarch64, cortex-m4, or a file of 'key = value' lines", 0},
         {"threads", KEY_THREADS, "N", 0, "most threads the emitted code may use (default 8)", 0},
         {"unproved", KEY_UNPROVED, "WHAT", 0, "a loop that is not proved (see 'fxcc prove') is an error (default) or: warn", 0},
+        {"dim", KEY_DIM, "NAME=N", 0, "fix a size that the model leaves open, or narrow it (NAME=LO..HI); NAME is the symbol's or INPUT:AXIS", 0},
+        {"disable", KEY_DISABLE, "PARTS", 0, "parts of lowering not to do, to compare: fuse, layout, inplace, attention, merge, schedule", 0},
         {0}},
     .parser = parse_lowering};
 

@@ -105,23 +105,3 @@ fx_status write_tensors(fx_context *ctx, const char *path, size_t count, const f
     free(temporary);
     return status;
 }
-
-bool inputs_fit(const char *command, const fx_graph *graph, size_t count, const fx_tensor *tensors)
-{
-    char expected[256], got[256];
-
-    for (size_t i = 0; i < count; i++) {
-        fx_tensor want;
-        if (fx_graph_input_shape(graph, i, &want) != FX_OK)
-            return false; /* the context says why */
-        bool same = want.dtype == tensors[i].dtype && want.rank == tensors[i].rank;
-        for (int d = 0; same && d < want.rank; d++)
-            same = want.sizes[d] == tensors[i].sizes[d];
-        if (!same) {
-            complain(command, "input %zu: expected %s, got %s", i, shape_text(&want, expected, sizeof expected),
-                     shape_text(&tensors[i], got, sizeof got));
-            return false;
-        }
-    }
-    return true;
-}

@@ -67,24 +67,72 @@ static void count(const fx_stmt *s, bool outermost, fx_compile_result *r)
     }
 }
 
+const fx_part_info *fx_part_get(size_t i)
+{
+    static const fx_part_info parts[] = {
+#define FX_X(id, name, doc) {name, doc},
+        FX_LOWER_PARTS(FX_X)
+#undef FX_X
+    };
+
+    return i < sizeof parts / sizeof parts[0] ? &parts[i] : NULL;
+}
+
+/* "fuse,layout" as a mask. */
+static fx_status parse_parts(fx_context *ctx, const char *list, unsigned *off)
+{
+    for (const char *s = list; s && *s;) {
+        size_t n = strcspn(s, ","), i = 0;
+        while (fx_part_get(i) && (strlen(fx_part_get(i)->name) != n || memcmp(fx_part_get(i)->name, s, n) != 0))
+            i++;
+        if (!fx_part_get(i)) {
+            fx_text t;
+            fx_text_init(&t, fx_context_arena(ctx));
+            for (i = 0; fx_part_get(i); i++)
+                fx_printf(&t, "%s%s", i ? ", " : "", fx_part_get(i)->name);
+            return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "expected parts of lowering to disable (%s), got '%.*s'", t.data, (int)n, s);
+        }
+        *off |= 1u << i;
+        s += n + (s[n] == ',');
+    }
+    return FX_OK;
+}
+
+fx_status fx_lower_options_from(fx_context *ctx, const fx_compile_options *o, fx_lower_options *lower)
+{
+    *lower = (fx_lower_options){.threads = o->threads > 0 ? o->threads : 8, .dump_before = o->dump_before, .dump_after = o->dump_after,
+                                .stop_after = o->stop_after, .time_passes = o->time_passes, .out = o->log, .user = o->log_user,
+                                .unproved_warn = o->unproved_warn};
+    FX_TRY(parse_parts(ctx, o->disable, &lower->off));
+    return fx_target_get(ctx, o->target ? o->target : "native", &lower->target);
+}
+
+fx_status fx_sized_copy(fx_graph *graph, const fx_compile_options *o, fx_graph **out)
+{
+    *out = fx_graph_copy(graph);
+    for (size_t i = 0; i < o->n_dims; i++)
+        FX_TRY(fx_sizes_narrow(*out, o->dims[i]));
+    return FX_OK;
+}
+
 static fx_status compile(void *arg)
 {
     compile_job *job = arg;
     const fx_compile_options *o = job->options;
     fx_context *ctx = job->graph->ctx;
 
-    fx_lower_options lower = {.threads = o->threads > 0 ? o->threads : 8, .dump_before = o->dump_before, .dump_after = o->dump_after,
-                              .stop_after = o->stop_after, .time_passes = o->time_passes, .out = o->log, .user = o->log_user,
-                              .unproved_warn = o->unproved_warn};
-    FX_TRY(fx_target_get(ctx, o->target ? o->target : "native", &lower.target));
-    FX_TRY(fx_lower_run(fx_graph_copy(job->graph), &lower, &job->program));
+    fx_lower_options lower;
+    fx_graph *sized;
+    FX_TRY(fx_lower_options_from(ctx, o, &lower));
+    FX_TRY(fx_sized_copy(job->graph, o, &sized));
+    FX_TRY(fx_lower_run(fx_graph_copy(sized), &lower, &job->program));
     if (o->stop_after || !job->program)
         return FX_OK;
 
     fx_golden golden;
     bool check = o->check || o->golden;
     if (check)
-        FX_TRY(fx_golden_make(job->graph, o->golden, &golden));
+        FX_TRY(fx_golden_make(sized, o->golden, &golden));
 
     static const fx_weights_mode modes[] = {FX_WEIGHTS_AUTO, FX_WEIGHTS_C, FX_WEIGHTS_BIN, FX_WEIGHTS_INCBIN}; /* by fx_weights */
     if ((size_t)o->weights >= sizeof modes / sizeof modes[0])

@@ -6,10 +6,25 @@
 #include "codegen/codegen.h"
 #include "fxcc/compile.h"
 #include "ir/ir.h"
+#include "lower/lower.h"
+
+/* compile.c: what options say to lowering; a copy of the graph with the sizes that options narrow */
+fx_status fx_lower_options_from(fx_context *ctx, const fx_compile_options *o, fx_lower_options *lower);
+fx_status fx_sized_copy(fx_graph *graph, const fx_compile_options *o, fx_graph **out);
 
 /* golden.c: golden vectors for graph g: of an .npz (inputs in order, then outputs), or seeded inputs and what the reference
  * interpreter makes of them. */
 fx_status fx_golden_make(fx_graph *g, const char *npz, fx_golden *out);
+
+/* sizes.c: sizes that a graph leaves open: its symbols. Values are by position in g->symbols. */
+fx_status fx_sizes_narrow(fx_graph *g, const char *spec); /* "s0=8", "s0=2..16", "x:0=8"; in place */
+void fx_sizes_choose(const fx_graph *g, int64_t *values);
+bool fx_sizes_shape(const fx_graph *g, const int64_t *values, const fx_type *type, fx_tensor *out); /* dtype, rank, sizes; false: no tensor, or not told */
+/* What inputs of these nodes tell, all checked: FX_ERR_ARGUMENT names what does not fit. */
+fx_status fx_sizes_of_inputs(const fx_graph *g, size_t n, const fx_node *const *nodes, const fx_tensor *in, int64_t *values);
+
+/* public.c: the nodes of inputs; NULL past the last */
+const fx_node *fx_input_node(const fx_graph *g, size_t i);
 
 /* write.c: files that appear all or not at all. Zero-initialise; fx_write_undo removes what a failed fx_write_files left, and
  * may be called after an unwinding. */

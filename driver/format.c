@@ -3,6 +3,7 @@
 #include "fxcc/inspect.h"
 
 #include "codegen/python.h"
+#include "driver/driver.h"
 #include "ir/ir.h"
 #include "ir/program.h"
 #include "lower/lower.h"
@@ -70,14 +71,17 @@ fx_status fx_graph_format(fx_graph *graph, fx_form form, const char **text)
 static fx_status format_program(void *arg)
 {
     format_job *job = arg;
-    fx_graph *g = fx_graph_copy(job->graph); /* lowering consumes its graph */
-    const fx_compile_options *o = job->options;
-    fx_lower_options lower = {0};
+    static const fx_compile_options defaults = {0};
+    const fx_compile_options *o = job->options ? job->options : &defaults;
+    fx_lower_options lower;
     fx_program *program = NULL;
+    fx_graph *g;
     fx_text t;
 
-    FX_TRY(fx_target_get(g->ctx, o && o->target ? o->target : "native", &lower.target));
-    lower.threads = o && o->threads ? o->threads : 8;
+    FX_TRY(fx_lower_options_from(job->graph->ctx, o, &lower));
+    lower.dump_before = lower.dump_after = lower.stop_after = NULL;
+    lower.time_passes = false;
+    FX_TRY(fx_sized_copy(job->graph, o, &g)); /* lowering consumes its graph */
     FX_TRY(fx_lower_run(g, &lower, &program));
     fx_text_init(&t, fx_context_arena(g->ctx));
     fx_program_print(&t, program);

@@ -1,5 +1,6 @@
 /* driver/prove.c: a model's proofs, told one by one.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "driver/driver.h"
 #include "fxcc/prove.h"
 
 #include "lower/lower.h"
@@ -26,11 +27,17 @@ static fx_status prove(void *arg)
 {
     prove_job *job = arg;
     const fx_compile_options *o = job->options;
-    fx_lower_options lower = {.threads = o->threads > 0 ? o->threads : 8, .dump_before = o->dump_before, .dump_after = o->dump_after,
-                              .time_passes = o->time_passes, .out = o->log, .user = o->log_user, .unproved_warn = true, .proof = tell,
-                              .proof_user = job, .isl_seconds = &job->sum.isl_seconds, .isl_queries = &job->sum.isl_queries};
-    FX_TRY(fx_target_get(job->graph->ctx, o->target ? o->target : "native", &lower.target));
-    return fx_lower_run(fx_graph_copy(job->graph), &lower, &job->program);
+    fx_lower_options lower;
+    fx_graph *g;
+    FX_TRY(fx_lower_options_from(job->graph->ctx, o, &lower));
+    lower.stop_after = NULL;
+    lower.unproved_warn = true;
+    lower.proof = tell;
+    lower.proof_user = job;
+    lower.isl_seconds = &job->sum.isl_seconds;
+    lower.isl_queries = &job->sum.isl_queries;
+    FX_TRY(fx_sized_copy(job->graph, o, &g));
+    return fx_lower_run(g, &lower, &job->program);
 }
 
 fx_status fx_prove(fx_graph *graph, const fx_compile_options *options, void (*line)(void *user, const fx_proof *proof), void *user,

@@ -1,5 +1,6 @@
 /* driver/public.c: fxcc/inspect.h on top of ir/ and lower/.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "driver/driver.h"
 #include "fxcc/inspect.h"
 
 #include "ir/ir.h"
@@ -51,7 +52,7 @@ static bool is_input(const fx_node *n)
     return n->opcode == FX_PLACEHOLDER && (n->type || n->args->n == 0);
 }
 
-static fx_node *input_node(const fx_graph *g, size_t i)
+const fx_node *fx_input_node(const fx_graph *g, size_t i)
 {
     FX_FOR_NODES(g, n)
         if (is_input(n) && i-- == 0)
@@ -139,7 +140,7 @@ static fx_status get_shape(void *arg)
 
 fx_status fx_graph_input_shape(const fx_graph *graph, size_t i, fx_tensor *out)
 {
-    shape_job job = {.graph = graph, .what = "input", .i = i, .node = input_node(graph, i)};
+    shape_job job = {.graph = graph, .what = "input", .i = i, .node = fx_input_node(graph, i)};
 
     FX_TRY(fx_protect(graph->ctx, get_shape, &job));
     *out = job.shape;
@@ -158,7 +159,42 @@ fx_status fx_graph_output_shape(const fx_graph *graph, size_t i, fx_tensor *out)
     return FX_OK;
 }
 
+typedef struct shapes_job {
+    const fx_graph *graph;
+    size_t n_inputs;
+    const fx_tensor *inputs;
+    fx_tensor *outputs;
+} shapes_job;
 
+static fx_status get_shapes(void *arg)
+{
+    shapes_job *job = arg;
+    const fx_graph *g = job->graph;
+    fx_arena *arena = fx_context_arena(g->ctx);
+    size_t n = fx_graph_input_count(g), n_out = fx_graph_output_count(g);
+    int64_t *values = FX_NEW_ARRAY(arena, int64_t, g->n_symbols + 1);
+    const fx_node **nodes = FX_NEW_ARRAY(arena, const fx_node *, n + 1);
+
+    if (n != job->n_inputs)
+        return fx_fail(g->ctx, FX_ERR_ARGUMENT, NULL, "expected %zu inputs, got %zu", n, job->n_inputs);
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = fx_input_node(g, i);
+    FX_TRY(fx_sizes_of_inputs(g, n, nodes, job->inputs, values));
+    for (size_t i = 0; i < n_out && job->outputs; i++) {
+        fx_node *node;
+        output_leaf(g, i, &node);
+        if (!fx_sizes_shape(g, values, node->type, &job->outputs[i]))
+            return fx_fail(g->ctx, FX_ERR_UNSUPPORTED, &node->loc, "expected output %zu to be a tensor whose sizes the inputs tell", i);
+    }
+    return FX_OK;
+}
+
+fx_status fx_graph_shapes_for(const fx_graph *graph, size_t n_inputs, const fx_tensor *inputs, fx_tensor *outputs)
+{
+    shapes_job job = {graph, n_inputs, inputs, outputs};
+
+    return fx_protect(graph->ctx, get_shapes, &job);
+}
 
 bool fx_node_is_tensor(const fx_node *node)
 {

@@ -191,8 +191,19 @@ bool fx_dim_divide(fx_context *ctx, fx_dim a, fx_dim b, fx_dim *quotient)
 
 fx_dim fx_dim_floordiv(fx_context *ctx, fx_dim a, fx_dim b)
 {
-    fx_dim q;
-    return fx_dim_divide(ctx, a, b, &q) ? q : make(ctx, FX_SYM_FLOORDIV, a, b);
+    fx_dim q, whole = fx_dim_of(0), rest = fx_dim_of(0);
+    if (fx_dim_divide(ctx, a, b, &q))
+        return q;
+    for (int i = 0; a.sym && a.sym->kind == FX_SYM_ADD && i < a.sym->n; i++) { /* (2*s - 1)//2 is s + -1//2, as torch has it */
+        fx_dim term = fx_dim_sym(a.sym->args[i]);
+        if (fx_dim_divide(ctx, term, b, &q))
+            whole = fx_dim_add(ctx, whole, q);
+        else
+            rest = fx_dim_add(ctx, rest, term);
+    }
+    if (fx_dim_is(whole, 0))
+        return make(ctx, FX_SYM_FLOORDIV, a, b);
+    return fx_dim_add(ctx, whole, fx_dim_floordiv(ctx, rest, b));
 }
 
 fx_dim fx_dim_mod(fx_context *ctx, fx_dim a, fx_dim b)

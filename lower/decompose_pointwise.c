@@ -363,16 +363,17 @@ static const fx_arg *without_operand(fx_context *ctx, fx_arena *scratch, const f
     return a->kind == FX_ARG_DICT ? fx_arg_dict(ctx, a->n, a->keys, items) : fx_arg_seq(ctx, a->kind, a->n, items);
 }
 
-/* Sizes are numbers by now: the number goes into the users. */
+/* The size, a number or an expression, goes into the users. */
 void fx_d_sym_size(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    int rank = x->type ? x->type->rank : 0;
-    if (rank == 0 || !fx_is_tensor(x)) {
+    int rank = x->type && x->type->kind == FX_TYPE_TENSOR ? x->type->rank : 0;
+    if (rank == 0) {
         fx_rw_refuse(w, "expected a tensor of known sizes");
         return;
     }
-    const fx_arg *size = fx_arg_int(w->ctx, fx_dim_size(x, fx_wrap_dim(fx_node_int(w->at, 1), rank)));
+    fx_dim dim = x->type->dims[fx_wrap_dim(fx_node_int(w->at, 1), rank)];
+    const fx_arg *size = dim.sym ? fx_arg_sym(w->ctx, dim.sym) : fx_arg_int(w->ctx, dim.value);
     while (w->at->first_use) {
         fx_node *user = w->at->first_use->user;
         int drop = 0, kept = 0;

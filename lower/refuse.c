@@ -104,38 +104,33 @@ static void look_at_call(findings *f, const fx_node *n)
     }
 }
 
-/* "s27 (range 2..inf)" */
-static const char *dim_text(findings *f, const fx_graph *g, const fx_dim *d)
+/* Symbols that sizes of inputs name: a run knows their values. */
+static void collect_symbols(findings *f, fx_map *known, const fx_sym *s)
 {
-    fx_text t;
-    fx_text_init(&t, f->scratch);
-    fx_sym_print(&t, d->sym);
-    for (size_t i = 0; i < g->n_symbols; i++) {
-        const fx_sym_range *r = &g->symbols[i];
-        if (d->sym->kind != FX_SYM_SYMBOL || strcmp(d->sym->name, r->name))
-            continue;
-        fx_puts(&t, " (range ");
-        r->min == INT64_MIN ? fx_puts(&t, "-inf") : fx_printf(&t, "%lld", (long long)r->min);
-        r->max == INT64_MAX ? fx_puts(&t, "..inf)") : fx_printf(&t, "..%lld)", (long long)r->max);
-    }
-    return t.data ? t.data : "";
+    if (s->kind == FX_SYM_SYMBOL)
+        fx_map_put(f->scratch, known, s, f);
+    for (int i = 0; i < s->n; i++)
+        collect_symbols(f, known, s->args[i]);
 }
 
-/* Dynamic dims of an input, all named in one message. */
-static bool look_at_input(findings *f, const fx_graph *g, const fx_node *n)
+static bool is_known(const fx_map *known, const fx_sym *s)
 {
-    if (!n->type || n->type->kind != FX_TYPE_TENSOR)
+    if (s->kind == FX_SYM_OPAQUE || (s->kind == FX_SYM_SYMBOL && !fx_map_get(known, s)))
         return false;
-    fx_text t;
-    fx_text_init(&t, f->scratch);
-    for (int i = 0; i < n->type->rank; i++)
-        if (n->type->dims[i].sym)
-            fx_printf(&t, "%s%s", t.size ? ", " : "", dim_text(f, g, &n->type->dims[i]));
-    if (!t.size)
-        return false;
-    find(f, n, fx_arena_printf(f->scratch, "input '%s' has dynamic dim %s: export without dynamic_shapes; compiled models have "
-                               "fixed sizes for now", n->name, t.data));
+    for (int i = 0; i < s->n; i++)
+        if (!is_known(known, s->args[i]))
+            return false;
     return true;
+}
+
+/* Whether some size follows neither from the model nor from the inputs' sizes. */
+static bool depends_on_data(const fx_map *known, const fx_type *t)
+{
+    if (t && t->kind == FX_TYPE_TENSOR)
+        for (int i = 0; i < t->rank; i++)
+            if (t->dims[i].sym && !is_known(known, t->dims[i].sym))
+                return true;
+    return false;
 }
 
 /* torch.export notes with `.to()` what a tensor's dtype and device were; types say it already. */
@@ -158,11 +153,13 @@ fx_status fx_pass_refuse(fx_lower *l)
 {
     FX_TRY(drop_metadata_checks(l->graph));
     findings f = { .ctx = l->ctx, .scratch = l->scratch };
-    bool dynamic = false;
+    fx_map known = {0};
     FX_FOR_NODES(l->graph, n) {
         switch (n->opcode) {
         case FX_PLACEHOLDER:
-            dynamic |= look_at_input(&f, l->graph, n);
+            for (int i = 0; n->type && n->type->kind == FX_TYPE_TENSOR && i < n->type->rank; i++)
+                if (n->type->dims[i].sym)
+                    collect_symbols(&f, &known, n->type->dims[i].sym);
             break;
         case FX_CALL_FUNCTION:
             look_at_call(&f, n);
@@ -181,12 +178,9 @@ fx_status fx_pass_refuse(fx_lower *l)
     }
     FX_TRY(report(&f));
     FX_TRY(fx_infer_missing(l->graph));
-    if (dynamic)
-        return FX_OK;
-    /* With inputs of fixed sizes, what is dynamic still depends on data. */
     FX_FOR_NODES(l->graph, n)
-        if (n->type && n->type->kind == FX_TYPE_TENSOR && !fx_type_is_static(n->type))
-            find(&f, n, fx_arena_printf(l->scratch, "%s: the size of its result depends on data; compiled models have fixed sizes "
-                                        "for now", n->target));
+        if (depends_on_data(&known, n->type))
+            find(&f, n, fx_arena_printf(l->scratch, "%s: the size of its result depends on data: compiled models have sizes that follow from those "
+                                        "of the inputs", n->target));
     return report(&f);
 }

@@ -32,12 +32,22 @@ typedef struct fx_compile_options {
     const char *golden;       /* .npz with inputs then outputs: golden vectors for NAME_check.c (implies check) */
     int threads;              /* most threads the emitted code may use; 0: 8 */
     bool unproved_warn;       /* a loop that is not proved (fxcc/prove.h) is a warning, not an error */
+    /* Sizes the model leaves open, narrowed or fixed: "s0=8", "s0=2..16"; by an input's axis: "x:0=8". n_dims of them. */
+    const char *const *dims;
+    size_t n_dims;
+    const char *disable;      /* parts of lowering not to do, "fuse,layout" say: fx_part_get lists them. NULL: none */
     /* For those who look inside; NULL or false: off. Pass names are those of `fxcc passes`. */
     const char *dump_before, *dump_after, *stop_after;
     bool time_passes;
     void (*log)(void *user, const char *text); /* receives dumps and times */
     void *log_user;
 } fx_compile_options;
+
+/* The parts of lowering that `disable` names. NULL when i is past the last. */
+typedef struct fx_part_info {
+    const char *name, *doc;
+} fx_part_info;
+const fx_part_info *fx_part_get(size_t i);
 
 /* What was emitted. */
 typedef struct fx_compile_result {

@@ -23,7 +23,7 @@ typedef enum fx_form {
 /* The graph as text, owned by the graph's context. */
 fx_status fx_graph_format(fx_graph *graph, fx_form form, const char **text);
 
-/* The loop program the graph (left unchanged) is lowered to, as text owned by the graph's context. Of options, target and threads count. */
+/* The loop program the graph (left unchanged) is lowered to, as text owned by the graph's context. Of options, target, threads, dims and disable count. */
 fx_status fx_program_format(fx_graph *graph, const fx_compile_options *options, const char **text);
 
 /* The passes of lowering in their order. NULL when i is past the last. */
@@ -49,6 +49,10 @@ size_t fx_graph_output_count(const fx_graph *graph);
 fx_status fx_graph_input_shape(const fx_graph *graph, size_t i, fx_tensor *out);
 /* The same for output i. */
 fx_status fx_graph_output_shape(const fx_graph *graph, size_t i, fx_tensor *out);
+
+/* Checks inputs (dtypes, sizes, the ranges of sizes that the model leaves open: FX_ERR_ARGUMENT names what does not fit) and gives the dtypes,
+ * ranks and sizes that outputs will have: as many as fx_graph_output_count says; NULL: only checks. */
+fx_status fx_graph_shapes_for(const fx_graph *graph, size_t n_inputs, const fx_tensor *inputs, fx_tensor *outputs);
 
 /* Whether the node's value is one tensor, so that fx_graph_with_outputs takes it. */
 bool fx_node_is_tensor(const fx_node *node);
