@@ -241,6 +241,9 @@ void fx_stmt_accesses(const fx_program *p, const fx_stmt *body, fx_access_fn *f,
  * transposed convolution weights, workspace): then from the offset to the end. *hi < *lo: none. */
 bool fx_call_footprint(const fx_program *p, const fx_call_stmt *c, int arg, fx_dim *lo, fx_dim *hi);
 
+/* Whether y may lie where x does, element for element: the kernel says so (kernel.def), and their strides are equal. */
+bool fx_call_may_be_in_place(const fx_call_stmt *c);
+
 /* ---- program_verify.c ------------------------------------------------------------------------------------ */
 /* Every name defined, types agree, indices within their buffers, kernel fields complete, arena buffers written before
  * read; `planned`: offsets set and no two buffers that live at once overlap (but for overlay). Shares no code with the planner. */

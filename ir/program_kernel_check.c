@@ -181,8 +181,8 @@ static bool same_strides(const fx_call_stmt *call, int n, const char *const pair
     return true;
 }
 
-/* Norms and softmax read an element of x before they write it, and no other of x's rows after. */
-static bool may_be_in_place(const fx_call_stmt *call)
+/* Norms and softmax read an element of x before they write it, and no other of x's rows after; attention a row of queries. */
+bool fx_call_may_be_in_place(const fx_call_stmt *call)
 {
     static const char *const rows[][3] = {{"x_m", "y_m", "rows"}};
     static const char *const heads[][3] = {{"q_b", "o_b", "batch"}, {"q_h", "o_h", "heads"}, {"q_m", "o_m", "m"}};
@@ -253,7 +253,7 @@ static void check_aliases(fx_check *c, const fx_call_stmt *call, const fx_kernel
             if ((arg == 'r' && same && fx_dim_equal(a.offset, b.offset)) || apart(c, &a, &b))
                 continue;
         }
-        if (arg == 'x' && fx_dim_equal(call->offset[i], call->offset[y]) && may_be_in_place(call))
+        if (arg == 'x' && fx_dim_equal(call->offset[i], call->offset[y]) && fx_call_may_be_in_place(call))
             continue;
         if (arg == 'r' && fx_dim_equal(call->offset[i], call->offset[y]) && fx_dim_equal(field(call, "r_m"), field(call, "y_m")) &&
             fx_dim_equal(field(call, "r_b"), field(call, "y_b")) && fx_kernel_field(k, "y_m") >= 0)

@@ -112,10 +112,15 @@ static void reads(inplace *w, const fx_sexpr *e)
         reads(w, e->arg[k]);
 }
 
-/* A kernel reads its residual where it writes its result when both lie in the same strides. */
+/* A kernel reads its residual where it writes its result when both lie in the same strides. Some read x so. */
 static bool call_is_inplace(const inplace *w, const fx_call_stmt *c)
 {
     const fx_kernel *k = fx_kernel_get(c->kernel);
+    int x = fx_kernel_buf(k, "x"), out = fx_kernel_buf(k, "y"), uses = 0;
+    for (int i = 0; i < k->n_bufs; i++)
+        uses += c->buf[i] == w->old || c->buf[i] == w->new;
+    if (uses == 2 && c->buf[x] == w->old && c->buf[out] == w->new)
+        return fx_dim_equal(c->offset[x], c->offset[out]) && fx_call_may_be_in_place(c);
     for (int i = 0; i < k->n_bufs; i++)
         if ((c->buf[i] == w->old && strcmp(k->buf[i].name, "r")) || (c->buf[i] == w->new && strcmp(k->buf[i].name, "y")))
             return false;

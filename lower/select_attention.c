@@ -81,7 +81,7 @@ fx_status fx_select_attention(fx_build *b, fx_node *n)
     FX_TRY(operand(b, n, 2, &v));
     fx_call_stmt *c = fx_call_new(b, FX_K_attention);
     FX_TRY(set_mask(b, n, c));
-    FX_TRY(fx_select_place(b, n, place_like(n, &q, &pattern), &y));
+    FX_TRY(fx_build_place(b, n, place_like(n, &q, &pattern), &y));
     FX_TRY(fx_select_fits(b, n, &y));
     fx_call_set_dim(c, "batch", q.dims[0]);
     fx_call_set_dim(c, "heads", q.dims[1]);
@@ -104,7 +104,10 @@ fx_status fx_select_attention(fx_build *b, fx_node *n)
     fx_call_set_window(c, "v", &v);
     fx_call_set_buf(c, "ws", attention_workspace(b, c, fx_build_name(b, n)), fx_dim_of(0));
     const char *kind = fx_node_input(n, 3) ? "masked " : causal ? "causal " : "";
-    return fx_select_finish(b, n, c, &q, &y, fx_arena_printf(b->scratch, "%sattention of %s heads, %s by %s over %s", kind, fx_build_dims(b, 1, &q.dims[1]),
-                                                      fx_build_dims(b, 1, &q.dims[2]), fx_build_dims(b, 1, &k.dims[2]),
-                                                      fx_build_dims(b, 1, &q.dims[3])));
+    fx_call_set_window(c, "x", &q);
+    fx_call_set_window(c, "y", &y);
+    fx_call_emit(b, n, c, fx_arena_printf(b->scratch, "%sattention of %s heads, %s by %s over %s", kind, fx_build_dims(b, 1, &q.dims[1]),
+                                          fx_build_dims(b, 1, &q.dims[2]), fx_build_dims(b, 1, &k.dims[2]), fx_build_dims(b, 1, &q.dims[3])));
+    b->value[n->id] = y;
+    return FX_OK;
 }
