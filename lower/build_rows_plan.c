@@ -1,0 +1,354 @@
+/* lower/build_rows_plan.c: what the step of a region of rows reads, stores, folds and keeps, and how its loops lie.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "lower/build_rows.h"
+
+enum { KEPT_BYTES = 16384 };
+
+int fx_row_member_at(const fx_row_region *r, const fx_node *n)
+{
+    for (int i = 0; i < r->n; i++) {
+        if (r->m[i].node == n)
+            return i;
+    }
+    return -1;
+}
+
+bool fx_row_is_result(const fx_row_region *r, const fx_node *n)
+{
+    return n->op->id == FX_OP_getitem && fx_row_member_at(r, fx_node_input(n, 0)) >= 0;
+}
+
+/* ---- analysis ----------------------------------------------------------------------------------------------------------- */
+
+static bool costs(const fx_node *n)
+{
+    switch (n->op->id) {
+    case FX_OP_exp: case FX_OP_expm1: case FX_OP_log: case FX_OP_log1p: case FX_OP_sin: case FX_OP_cos: case FX_OP_erf: case FX_OP_tanh:
+    case FX_OP_sigmoid: case FX_OP_silu: case FX_OP_gelu: case FX_OP_elu: case FX_OP_softplus: case FX_OP_mish: case FX_OP_pow_Tensor_Tensor:
+    case FX_OP_sqrt: case FX_OP_rsqrt:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void analyse(fx_row_region *r)
+{
+    for (int i = 0; i < r->n; i++) {
+        fx_row_member *m = &r->m[i];
+        m->cls = fx_row_class_of(r->s, m->node);
+        m->kept[0].buf = m->kept[1].buf = -1;
+        m->costly = costs(m->node) || fx_row_is_norm(m->node);
+        for (int k = 0; k < m->node->n_operands; k++) {
+            int d = fx_row_member_at(r, m->node->operands[k].def);
+            if (d < 0)
+                continue;
+            m->avail = r->m[d].avail > m->avail ? r->m[d].avail : m->avail;
+            m->costly |= r->m[d].cls == FX_ROW_FULL && r->m[d].costly;
+        }
+        if (fx_row_is_fold(m->node) || fx_row_is_norm(m->node))
+            m->avail = fx_row_find_folds(r, i, m->avail);
+    }
+}
+
+/* Which passes compute the elements of member i. */
+static void need(fx_row_region *r, int i, int pass)
+{
+    fx_row_member *m = &r->m[i];
+    if (m->cls != FX_ROW_FULL || (m->needed >> pass & 1) || pass > 30)
+        return;
+    m->needed |= 1u << pass;
+    for (int k = 0; k < m->node->n_operands; k++) {
+        int d = fx_row_member_at(r, m->node->operands[k].def);
+        if (d >= 0)
+            need(r, d, pass);
+    }
+}
+
+int fx_row_output_of(const fx_row_region *r, int i)
+{
+    for (int o = 0; o < r->n_outs; o++) {
+        if (r->out[o].member == i && r->out[o].cls == FX_ROW_FULL && r->out[o].part == 0)
+            return o;
+    }
+    return -1;
+}
+
+/* Passes whose elements member i's own result or a reduction needs; then what is kept, and where. */
+static void decide_kept(fx_row_region *r)
+{
+    for (int f = 0; f < r->n_folds; f++) {
+        int d = fx_row_member_at(r, fx_node_input(r->m[r->fold[f].member].node, 0));
+        if (d >= 0)
+            need(r, d, r->fold[f].pass);
+    }
+    int last = -1; /* the full result that is stored last */
+    for (int o = 0; o < r->n_outs; o++) {
+        const fx_row_output *out = &r->out[o];
+        if (out->cls != FX_ROW_FULL)
+            continue;
+        need(r, out->member, r->m[out->member].avail);
+        if (last < 0 || r->m[out->member].avail > r->m[r->out[last].member].avail)
+            last = o;
+    }
+    bool lent = false;
+    int64_t row = 1;
+    for (int i = 0; i < r->row.n; i++)
+        row = row < 0 || r->row.extent[i].sym || r->row.extent[i].value > KEPT_BYTES ? -1 : row * r->row.extent[i].value;
+    for (int i = 0; i < r->n; i++) {
+        fx_row_member *m = &r->m[i];
+        if (m->cls != FX_ROW_FULL)
+            continue;
+        int own = fx_row_output_of(r, i), many = (m->needed & (m->needed - 1)) != 0;
+        if (own >= 0) { /* stored when first known; read back in later passes */
+            m->kept[0].on = true;
+            m->kept[0].pass = m->avail;
+            m->kept[0].access = r->out[own].access;
+        }
+        bool exponentials = m->node->op->id == FX_OP__softmax;
+        int part = exponentials ? 1 : 0;
+        if (!(exponentials || (many && m->costly && own < 0)))
+            continue;
+        fx_dtype t = exponentials ? fx_row_norm_dtype(m->node) : m->node->type->dtype;
+        int since = exponentials ? m->avail - 1 : m->avail;
+        int64_t bytes = row < 0 ? -1 : row * (int64_t)fx_dtype_size(t);
+        if (last >= 0 && !lent && r->out[last].w.dtype == t && r->m[r->out[last].member].avail > since) {
+            m->kept[part].access = r->out[last].access;
+            lent = true;
+        } else if (!r->batched && bytes >= 0 && r->kept_bytes + bytes <= KEPT_BYTES) {
+            r->kept_bytes += bytes;
+            m->kept[part].buf = -2; /* declared with the row */
+        } else {
+            continue;
+        }
+        m->kept[part].on = true;
+        m->kept[part].pass = since;
+    }
+}
+
+/* ---- where things lie ------------------------------------------------------------------------------------------------------ */
+
+/* Strides by the rows' dims. */
+static void aligned(const fx_row_region *r, const fx_window *v, bool dropped, fx_dim *strides)
+{
+    int map[FX_MAX_RANK], n = 0;
+    for (int i = 0; i < r->s->rank; i++) {
+        strides[i] = fx_dim_of(0);
+        if (!dropped || !r->s->gone[i])
+            map[n++] = i;
+    }
+    for (int i = 0; i < v->rank; i++) {
+        int at = n - v->rank + i;
+        if (at >= 0 && !fx_dim_is(v->dims[i], 1))
+            strides[map[at]] = v->strides[i];
+    }
+}
+
+static void add_access(fx_row_region *r, int access, const fx_window *v, bool dropped)
+{
+    fx_dim strides[FX_MAX_RANK];
+    int stay = 0, gone = 0;
+    aligned(r, v, dropped, strides);
+    r->stay_access[access] = (fx_nest_access){.buf = v->buf, .offset = v->offset};
+    r->row_access[access] = (fx_nest_access){.buf = v->buf};
+    for (int i = 0; i < r->s->rank; i++) {
+        if (r->s->gone[i])
+            r->row_access[access].strides[gone++] = strides[i];
+        else
+            r->stay_access[access].strides[stay++] = strides[i];
+    }
+}
+
+bool fx_row_is_dropped(const fx_row_region *r, const fx_row_member *m)
+{
+    return m->cls == FX_ROW_STAT && m->node->type->kind == FX_TYPE_TENSOR && m->node->type->rank != r->s->rank;
+}
+
+static fx_status find_leaves(fx_row_region *r)
+{
+    fx_build *b = r->b;
+    for (int i = 0; i < r->n; i++) {
+        const fx_row_member *m = &r->m[i];
+        for (int k = 0; k < m->node->n_operands; k++) {
+            fx_node *d = m->node->operands[k].def;
+            bool dropped = !fx_row_is_fold(m->node) && fx_row_is_dropped(r, m);
+            int at = 0;
+            if (fx_row_member_at(r, d) >= 0 || fx_build_number(b, d))
+                continue;
+            while (at < r->n_leaves && (r->leaf[at].node != d || r->leaf[at].dropped != dropped))
+                at++;
+            if (at < r->n_leaves)
+                continue;
+            if (at == FX_ROWS_LEAVES)
+                return fx_fail(b->ctx, FX_INTERNAL, &r->root->loc, "a region of rows reads more than %d tensors", FX_ROWS_LEAVES);
+            fx_window v;
+            FX_TRY(fx_build_value(b, d, &v));
+            r->leaf[r->n_leaves++] = (fx_row_leaf){d, dropped};
+            add_access(r, at, &v, dropped);
+        }
+    }
+    return FX_OK;
+}
+
+/* The tensor whose order in memory the loops follow. */
+static bool main_window(fx_row_region *r, fx_window *v)
+{
+    for (int constants = 0; constants < 2; constants++) {
+        for (int k = 0; k < r->n_leaves; k++) {
+            const fx_type *t = r->leaf[k].node->type;
+            bool same = !r->leaf[k].dropped && t->kind == FX_TYPE_TENSOR && t->rank == r->s->rank && (constants || !fx_build_is_constant(r->leaf[k].node));
+            for (int i = 0; same && i < t->rank; i++)
+                same = fx_dim_equal(t->dims[i], r->s->dims[i]);
+            if (same)
+                return fx_build_value(r->b, r->leaf[k].node, v) == FX_OK;
+        }
+    }
+    return false;
+}
+
+static fx_status add_output(fx_row_region *r, int i, int part, fx_node *at, const fx_window *like)
+{
+    fx_build *b = r->b;
+    if (r->n_outs == FX_ROWS_OUTPUTS)
+        return fx_fail(b->ctx, FX_INTERNAL, &r->root->loc, "a region of rows writes more than %d tensors", FX_ROWS_OUTPUTS);
+    fx_row_output *o = &r->out[r->n_outs];
+    bool stat = part > 0 || r->m[i].cls == FX_ROW_STAT;
+    *o = (fx_row_output){.member = i, .part = part, .cls = stat ? FX_ROW_STAT : FX_ROW_FULL, .access = r->n_leaves + r->n_outs};
+    FX_TRY(fx_build_place(b, at, stat ? NULL : like, &o->w));
+    add_access(r, o->access, &o->w, o->cls == FX_ROW_STAT && o->w.rank != r->s->rank);
+    r->n_outs++;
+    return FX_OK;
+}
+
+/* Members that others use are stored: their results' getitems give norms their places. */
+static fx_status find_outputs(fx_row_region *r, const fx_window *like)
+{
+    fx_build *b = r->b;
+    for (int i = 0; i < r->n; i++) {
+        fx_node *n = r->m[i].node;
+        bool tuple = n->type->kind == FX_TYPE_TUPLE;
+        if (tuple) {
+            b->results[n->id] = FX_NEW_ARRAY(b->scratch, fx_window, n->type->n);
+            for (int k = 0; k < n->type->n; k++)
+                b->results[n->id][k].buf = -1;
+        }
+        bool outside = false;
+        for (const fx_use *u = n->first_use; u; u = u->next) {
+            if (fx_row_member_at(r, u->user) >= 0)
+                continue;
+            outside = true;
+            int k = tuple && u->user->opcode == FX_CALL_FUNCTION ? (int)fx_node_int(u->user, 1) : 0;
+            if (!tuple || b->results[n->id][k].buf >= 0)
+                continue;
+            FX_TRY(add_output(r, i, k, u->user, like));
+            b->results[n->id][k] = r->out[r->n_outs - 1].w;
+        }
+        if (outside && !tuple) {
+            bool result = fx_row_is_result(r, n);
+            int from = result ? fx_row_member_at(r, fx_node_input(n, 0)) : i;
+            FX_TRY(add_output(r, from, result ? (int)fx_node_int(n, 1) : 0, n, like));
+            b->value[n->id] = r->out[r->n_outs - 1].w;
+        }
+    }
+    return FX_OK;
+}
+
+static void make_nests(fx_row_region *r, bool has_main, const fx_window *main)
+{
+    fx_build *b = r->b;
+    fx_dim stay[FX_MAX_RANK], gone[FX_MAX_RANK];
+    int order[FX_MAX_RANK], stay_order[FX_MAX_RANK], gone_order[FX_MAX_RANK], at[FX_MAX_RANK], n_stay = 0, n_gone = 0, s = 0, g = 0;
+    for (int i = 0; i < r->s->rank; i++) {
+        order[i] = i;
+        at[i] = r->s->gone[i] ? n_gone : n_stay;
+        if (r->s->gone[i])
+            gone[n_gone++] = r->s->dims[i];
+        else
+            stay[n_stay++] = r->s->dims[i];
+    }
+    if (has_main)
+        fx_window_order(b, main, order);
+    for (int i = 0; i < r->s->rank; i++) {
+        if (r->s->gone[order[i]])
+            gone_order[g++] = at[order[i]];
+        else
+            stay_order[s++] = at[order[i]];
+    }
+    int n = r->n_leaves + r->n_outs;
+    r->stay = fx_nest_make(b, n_stay, stay, stay_order, n, r->stay_access);
+    r->row = fx_nest_make(b, n_gone, gone, gone_order, n, r->row_access);
+}
+
+/* How the rows are folded: see above. */
+static void choose_lanes(fx_row_region *r)
+{
+    int main = 0, most = r->b->tile.lanes * 4;
+    most = most < 8 ? 8 : most > 64 ? 64 : most;
+    while (main < r->n_leaves && r->row.n > 0 && fx_dim_is(r->row_access[main].strides[r->row.n - 1], 0))
+        main++;
+    r->lanes = 1;
+    if (main == r->n_leaves || r->row.n == 0)
+        return;
+    fx_dim along = r->row.extent[r->row.n - 1];
+    if (fx_dim_is(r->row_access[main].strides[r->row.n - 1], 1)) {
+        if (along.sym || along.value >= 8)
+            r->lanes = most;
+        while (!along.sym && r->lanes > 4 && r->lanes * 2 > along.value)
+            r->lanes /= 2;
+        return;
+    }
+    if (r->stay.n == 0 || !fx_dim_is(r->stay_access[main].strides[r->stay.n - 1], 1))
+        return;
+    fx_dim across = r->stay.extent[r->stay.n - 1];
+    if (!across.sym && across.value < 4)
+        return;
+    r->batched = true;
+    r->lanes = !across.sym && across.value < most ? (int)across.value : most;
+}
+
+/* Ops of the region in order: "add + softmax over 64". */
+static const char *title(fx_row_region *r)
+{
+    fx_text t;
+    fx_text_init(&t, r->b->scratch);
+    int shown = 0;
+    for (int i = 0; i < r->n; i++) {
+        fx_node *n = r->m[i].node;
+        if (fx_row_is_result(r, n))
+            continue;
+        const char *dot = strchr(n->op->name, '.'), *name = dot[1] == '_' ? dot + 2 : dot + 1;
+        if (shown < 8)
+            fx_printf(&t, "%s%.*s", shown ? " + " : "", (int)strcspn(name, "."), name);
+        else if (shown == 8)
+            fx_puts(&t, " + ...");
+        shown++;
+    }
+    fx_dim gone[FX_MAX_RANK];
+    int n = 0;
+    for (int i = 0; i < r->s->rank; i++) {
+        if (r->s->gone[i])
+            gone[n++] = r->s->dims[i];
+    }
+    fx_printf(&t, " over %s", fx_build_dims(r->b, n, gone));
+    return t.data;
+}
+
+fx_status fx_row_plan(fx_row_region *r)
+{
+    fx_build *b = r->b;
+    analyse(r);
+    FX_TRY(find_leaves(r));
+    fx_window main;
+    bool has_main = main_window(r, &main);
+    fx_window like = main;
+    for (int i = 0; has_main && i < like.rank; i++)
+        like.strides[i] = fx_window_magnitude(b, like.strides[i]);
+    FX_TRY(find_outputs(r, has_main ? &like : NULL));
+    fx_build_step(b, b->group[r->root->id].rows->named, title(r));
+    make_nests(r, has_main, &main);
+    choose_lanes(r);
+    decide_kept(r);
+    return FX_OK;
+}
