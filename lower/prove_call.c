@@ -101,6 +101,28 @@ static fx_prove_form window(const call *q, int arg)
     return f;
 }
 
+bool fx_prove_in_step(const fx_prover *r, const fx_call_stmt *c, int arg)
+{
+    static const char prefixes[][2] = {{'r', 'y'}, {'x', 'y'}, {'q', 'o'}};
+    const fx_kernel *k = fx_kernel_get(c->kernel);
+    int y = fx_kernel_buf(k, "y");
+    bool residual = !strcmp(k->buf[arg].name, "r"), rows = !strcmp(k->buf[arg].name, "x") && strstr(k->doc, "y may be x");
+    if (y < 0 || (!residual && !rows) || !fx_dim_equal(c->offset[arg], c->offset[y]))
+        return false;
+    for (int i = 0; i < k->n_fields; i++) {
+        const char *name = k->field[i].name;
+        for (int p = residual ? 0 : 1; p < (residual ? 1 : 3); p++) {
+            if (name[0] != prefixes[p][0] || (name[1] != '_' && strncmp(name + 1, "s_", 2)))
+                continue;
+            const char *other = fx_arena_printf(r->arena, "%c%s", prefixes[p][1], name + 1);
+            if (fx_kernel_field(k, other) < 0 || !fx_dim_equal(fx_call_dim(c, name), fx_call_dim(c, other)))
+                return false;
+        }
+    }
+    /* attention: rows of x are dk long, those of y dv */
+    return fx_kernel_field(k, "dv") < 0 || fx_dim_equal(fx_call_dim(c, "dk"), fx_call_dim(c, "dv"));
+}
+
 static bool same_window(const fx_prove_form *a, const fx_prove_form *b)
 {
     bool same = a->n == b->n && fx_dim_equal(a->base, b->base);
@@ -136,8 +158,8 @@ bool fx_prove_call(fx_prover *r, const fx_stmt *s, const char **text)
             if (i == j || q.c->buf[i] < 0 || q.c->buf[i] != q.c->buf[j])
                 continue;
             fx_prove_form a = window(&q, i), b = window(&q, j);
-            bool residual = !strcmp(q.k->buf[j].name, "r") && same_window(&a, &b);
-            if (!residual && !fx_prove_distinct(r, &a, &b, 0, NULL, INT_MIN)) {
+            bool in_step = (!strcmp(q.k->buf[j].name, "r") && same_window(&a, &b)) || fx_prove_in_step(r, q.c, j);
+            if (!in_step && !fx_prove_distinct(r, &a, &b, 0, NULL, INT_MIN)) {
                 *text = fx_arena_printf(r->arena, "argument %s may overlap %s, both in '%s'", q.k->buf[i].name, q.k->buf[j].name,
                                         r->p->bufs[q.c->buf[i]].name);
                 return false;

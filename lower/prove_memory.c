@@ -112,29 +112,21 @@ static void reads(inplace *w, const fx_sexpr *e)
         reads(w, e->arg[k]);
 }
 
-/* A kernel reads its residual where it writes its result when both lie in the same strides. Some read x so. */
+/* The call reads the old buffer only in step with what it writes to the new one. */
 static bool call_is_inplace(const inplace *w, const fx_call_stmt *c)
 {
     const fx_kernel *k = fx_kernel_get(c->kernel);
-    int x = fx_kernel_buf(k, "x"), out = fx_kernel_buf(k, "y"), uses = 0;
-    for (int i = 0; i < k->n_bufs; i++)
-        uses += c->buf[i] == w->old || c->buf[i] == w->new;
-    if (uses == 2 && c->buf[x] == w->old && c->buf[out] == w->new)
-        return fx_dim_equal(c->offset[x], c->offset[out]) && fx_call_may_be_in_place(c);
-    for (int i = 0; i < k->n_bufs; i++)
-        if ((c->buf[i] == w->old && strcmp(k->buf[i].name, "r")) || (c->buf[i] == w->new && strcmp(k->buf[i].name, "y")))
+    bool reads = false;
+    for (int i = 0; i < k->n_bufs; i++) {
+        if (c->buf[i] == w->new && strcmp(k->buf[i].name, "y"))
             return false;
-    int r = fx_kernel_buf(k, "r"), y = fx_kernel_buf(k, "y");
-    if (r < 0 || y < 0 || c->buf[r] != w->old || c->buf[y] != w->new || !fx_dim_equal(c->offset[r], c->offset[y]))
-        return false;
-    for (int i = 0; i < k->n_fields; i++) {
-        const char *name = k->field[i].name;
-        if (name[0] != 'r' || (name[1] != '_' && strncmp(name, "rs_", 3)))
+        if (c->buf[i] != w->old)
             continue;
-        if (!fx_dim_equal(fx_call_dim(c, name), fx_call_dim(c, fx_arena_printf(w->r->arena, "y%s", name + 1))))
+        if (reads || !fx_prove_in_step(w->r, c, i))
             return false;
+        reads = true;
     }
-    return true;
+    return reads && c->buf[fx_kernel_buf(k, "y")] == w->new;
 }
 
 static void collect(inplace *w, const fx_stmt *s, bool outermost)
