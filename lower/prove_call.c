@@ -101,6 +101,16 @@ static fx_prove_form window(const call *q, int arg)
     return f;
 }
 
+/* A stride over a dim of one element is never taken. */
+static bool never_taken(const fx_kernel *k, const fx_call_stmt *c, const char *stride)
+{
+    static const char *const counts[][2] = {{"_b", "batch"}, {"_h", "heads"}, {"_m", "m"}, {"_m", "rows"}, {"s_n", "n"}, {"s_h", "oh"}, {"s_w", "ow"}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (!strcmp(stride + 1, counts[i][0]) && fx_kernel_field(k, counts[i][1]) >= 0 && fx_dim_is(fx_call_dim(c, counts[i][1]), 1))
+            return true;
+    return false;
+}
+
 bool fx_prove_in_step(const fx_prover *r, const fx_call_stmt *c, int arg)
 {
     static const char prefixes[][2] = {{'r', 'y'}, {'x', 'y'}, {'q', 'o'}};
@@ -112,7 +122,7 @@ bool fx_prove_in_step(const fx_prover *r, const fx_call_stmt *c, int arg)
     for (int i = 0; i < k->n_fields; i++) {
         const char *name = k->field[i].name;
         for (int p = residual ? 0 : 1; p < (residual ? 1 : 3); p++) {
-            if (name[0] != prefixes[p][0] || (name[1] != '_' && strncmp(name + 1, "s_", 2)))
+            if (name[0] != prefixes[p][0] || (name[1] != '_' && strncmp(name + 1, "s_", 2)) || never_taken(k, c, name))
                 continue;
             const char *other = fx_arena_printf(r->arena, "%c%s", prefixes[p][1], name + 1);
             if (fx_kernel_field(k, other) < 0 || !fx_dim_equal(fx_call_dim(c, name), fx_call_dim(c, other)))
