@@ -17,6 +17,7 @@ static const struct {
     {"run", cmd_run, "fxcc run", "run a model with the reference interpreter"},
     {"check", cmd_check, "fxcc check", "emit, build and run a model's C and compare it with a reference"},
     {"prove", cmd_prove, "fxcc prove", "prove a model's loops: bounds, races, kernels' preconditions, memory"},
+    {"report", cmd_report, "fxcc report", "a table of what models cost as compiled"},
     {"passes", cmd_passes, "fxcc passes", "list the passes over graphs and those of lowering"},
     {"target", cmd_target, "fxcc target", "tell what a target stands for"},
 };
@@ -52,5 +53,5 @@ int main(int argc, char **argv)
             argv[1] = (char *)commands[i].full_name;
             return commands[i].run(argc - 1, argv + 1);
         }
-    return complain("fxcc", "expected a command (compile, show, opt, run, check, prove, passes, target), got '%s'; see 'fxcc --help'", word);
+    return complain("fxcc", "expected a command (compile, show, opt, run, check, prove, report, passes, target), got '%s'; see 'fxcc --help'", word);
 }

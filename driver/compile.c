@@ -67,6 +67,11 @@ static void count(const fx_stmt *s, bool outermost, fx_compile_result *r)
     }
 }
 
+void fx_count_statements(const fx_stmt *s, fx_compile_result *r)
+{
+    count(s, true, r);
+}
+
 const fx_part_info *fx_part_get(size_t i)
 {
     static const fx_part_info parts[] = {
@@ -149,7 +154,7 @@ static fx_status compile(void *arg)
     job->result.live_size = job->program->live_size;
     job->result.source_size = source_bytes(n_files, files);
     for (size_t i = 0; i < job->program->n_steps; i++)
-        count(job->program->steps[i].body, true, &job->result);
+        fx_count_statements(job->program->steps[i].body, &job->result);
     return FX_OK;
 }
 

@@ -10,6 +10,7 @@
 
 /* compile.c: what options say to lowering; a copy of the graph with the sizes that options narrow */
 fx_status fx_lower_options_from(fx_context *ctx, const fx_compile_options *o, fx_lower_options *lower);
+void fx_count_statements(const fx_stmt *s, fx_compile_result *r); /* adds kernel calls and loop nests */
 fx_status fx_sized_copy(fx_graph *graph, const fx_compile_options *o, fx_graph **out);
 
 /* golden.c: golden vectors for graph g: of an .npz (inputs in order, then outputs), or seeded inputs and what the reference

@@ -41,6 +41,24 @@ typedef struct fx_target_info {
 } fx_target_info;
 fx_status fx_target_describe(fx_context *ctx, const char *name_or_file, fx_target_info *info);
 
+/* What a model costs as compiled. Sizes the model leaves open are taken at the upper ends of their ranges (128 where there are none). */
+typedef struct fx_model_report {
+    uint64_t arena_size, live_size, weights_size; /* bytes; live: the largest set of tensors that live at once */
+    uint64_t bytes_moved;      /* read and written by all steps, each tensor at most once a step and direction */
+    uint64_t bytes_unfused;    /* the same without fusion, work in place, attention, merging, scheduling */
+    uint64_t bytes_copied;     /* by copies */
+    size_t steps, loops, kernels, copies; /* loops: steps without kernel calls; copies: steps that only move what is there already */
+    double seconds;            /* of lowering and printing */
+} fx_model_report;
+typedef struct fx_copy_info {
+    const char *step, *why;    /* the step, and its title, which says why the copy is there */
+    uint64_t bytes;
+} fx_copy_info;
+/* copy (NULL: no) is called for each copy left, with texts that live as long as the call. The graph is left unchanged; of options, those of
+ * lowering count. */
+fx_status fx_report(fx_graph *graph, const fx_compile_options *options, void (*copy)(void *user, const fx_copy_info *copy), void *user,
+                    fx_model_report *out);
+
 /* Inputs and outputs of a graph, numbered as fx_graph_interpret takes and gives them. */
 size_t fx_graph_input_count(const fx_graph *graph);
 size_t fx_graph_output_count(const fx_graph *graph);

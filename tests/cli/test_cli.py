@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FXCC = os.environ.get("FXCC") or str(ROOT / "build" / "release" / "bin" / "fxcc")
 DIGITS = ROOT / "examples" / "digits" / "digits.pt2"
-COMMANDS = ["compile", "show", "opt", "run", "check", "prove", "passes", "target"]
+COMMANDS = ["compile", "show", "opt", "run", "check", "prove", "report", "passes", "target"]
 
 
 def fxcc(*argv, **kwargs):
@@ -382,6 +382,122 @@ class Proving(Case):
         self.fails("prove", DIGITS, "--unproved=perhaps", says="expected --unproved=warn or error, got 'perhaps'")
         self.fails("compile", DIGITS, "-o", self.dir, "--unproved=no", says="expected --unproved=warn or error")
         self.fails("prove", self.dir / "none.pt2", says="none.pt2")
+
+
+class Reporting(Case):
+    ROW = (r"^\| digits \| [\d.]+ k?B \| [\d.]+ k?B \| 1\.\d\d\d \| [\d.]+ kB \| ([\d.]+) kB \| ([\d.]+) kB \| (\d+) \| (\d+) \| "
+           r"(\d+)( \([^)]*\))? \| \d+\.\d\d \|$")
+
+    def test_table(self):
+        lines = self.ok("report", DIGITS, "-t", "generic").splitlines()
+        self.assertEqual(len({line.count("|") for line in lines[:3]}), 1, "the table's rows have as many cells as its head")
+        self.assertRegex(lines[2], self.ROW)
+        moved, unfused, loops, kernels, copies = re.match(self.ROW, lines[2]).groups()[:5]
+        self.assertLess(float(moved), float(unfused))
+        self.assertGreaterEqual(int(loops), int(copies))
+        self.assertGreater(int(kernels), 0)
+        told = [line for line in lines[3:] if line.startswith("digits: ")]
+        self.assertEqual(len(told), int(copies), "one line a copy")
+        for line in told:
+            self.assertRegex(line, r"^digits: \w+, [\d.]+ k?B: \S")
+
+    def test_options_count(self):
+        """Without fusion, what is moved is what the other column says."""
+        fused = re.match(self.ROW, self.ok("report", DIGITS, "-t", "generic").splitlines()[2])
+        apart = re.match(self.ROW, self.ok("report", DIGITS, "-t", "generic", "--disable=fuse,inplace,attention,merge,schedule").splitlines()[2])
+        self.assertEqual(apart[1], apart[2])
+        self.assertEqual(apart[1], fused[2])
+
+    def test_one_model_fails(self):
+        (self.dir / "bad.fx").write_text('graph "bad" imported\n\n%x : f32[2] = placeholder[x]\n%y : f32[2] = call_method[what](%x)\noutput((%y,))\n')
+        done = fxcc("report", DIGITS, self.dir / "bad.fx", DIGITS)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"call_method 'what' is not supported", done.stderr)
+        self.assertEqual(done.stdout.count(b"| digits |"), 2)
+        self.assertNotIn(b"Copies", done.stdout)
+
+    def test_usage(self):
+        self.fails("report", says="expected models to report on")
+
+
+class OpenSizes(Case):
+    """A model of two open sizes, whose second input's size follows from the first's."""
+    MODEL = """graph "open" imported
+symbol rows in [1, 6]
+symbol cols in [2, inf]
+
+%x : f32[rows, cols] = placeholder[x]
+%w : f32[cols] = placeholder[w]
+%y : f32[rows, cols] = call_function[aten.mul.Tensor](%x, %w)
+%z : f32[rows] = call_function[aten.sum.dim_IntList](%y, [1])
+output((%z,))
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.dir / "open.fx"
+        self.model.write_text(self.MODEL)
+
+    def vectors(self, rows, cols, wrong=0):
+        x, w = [(k * 7 % 11) - 5 for k in range(rows * cols)], [k % 3 for k in range(cols)]
+        z = [sum(x[r * cols + c] * w[c] for c in range(cols)) for r in range(rows)]
+        path = self.dir / f"{rows}x{cols}.npz"
+        with zipfile.ZipFile(path, "w") as out:
+            out.writestr("x.npy", npy((rows, cols), x))
+            out.writestr("w.npy", npy((cols + wrong,), w + [1] * wrong))
+            out.writestr("z.npy", npy((rows,), z))
+        return path
+
+    def test_check_takes_the_sizes_of_the_inputs(self):
+        for rows, cols in ((1, 2), (3, 5), (6, 70)):
+            self.assertRegex(self.ok("check", self.model, "--against", self.vectors(rows, cols)), rf"0 +float32\[{rows}\] .* ok")
+        self.assertIn("nodes agree", self.ok("check", self.model, "--against", self.vectors(2, 3), "--layers"))
+        self.fails("check", self.model, "--against", self.vectors(7, 2), says="the inputs' size rows is 7: expected rows=1..6")
+        self.fails("check", self.model, "--against", self.vectors(2, 3, 1), says="input 1: expected float32[3], got float32[4]")
+
+    def test_run(self):
+        path = self.vectors(2, 4)
+        with zipfile.ZipFile(path) as z:
+            for name in ("x.npy", "w.npy"):
+                (self.dir / name).write_bytes(z.read(name))
+            want = read_npy(z.read("z.npy"))
+        self.ok("run", self.model, self.dir / "x.npy", self.dir / "w.npy", "-o", self.dir / "y.npy")
+        self.assertEqual(read_npy((self.dir / "y.npy").read_bytes()), want)
+
+    def test_golden_vectors(self):
+        for options in ([], ["--golden", str(self.vectors(4, 9))]):
+            out = self.dir / f"out{len(options)}"
+            self.ok("compile", self.model, "-o", out, "--check", *options)
+            done = subprocess.run(["make", "-s", "check"], cwd=out, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("typedef struct open_dims {", (out / "open.h").read_text())
+
+    def test_sizes_are_fixed_and_narrowed(self):
+        out = self.dir / "out"
+        self.ok("compile", self.model, "-o", out, "--prefix=net", "--dim", "rows=2..4", "--dim", "w:0=8", "--check")
+        header = (out / "net.h").read_text()
+        self.assertIn("int64_t rows; /* 2 to 4: size 0 of x */\n} net_dims;", header)
+        self.assertIn("#define NET_IN1_NUMEL 8\n", header)
+        self.ok("compile", self.model, "-o", out, "--prefix=net", "--dim=rows=3", "--dim=cols=5", "--check")
+        header = (out / "net.h").read_text()
+        self.assertNotIn("dims", header)
+        self.assertIn("#define NET_IN0_SHAPE {3, 5}\n", header)
+        self.assertEqual(subprocess.run(["make", "-s", "check"], cwd=out, capture_output=True).returncode, 0)
+        self.ok("check", self.model, "--against", self.vectors(3, 5), "--dim=rows=3")
+        self.fails("check", self.model, "--against", self.vectors(2, 5), "--dim=rows=3", says="an input has not the shape")
+
+    def test_sizes_that_cannot_be(self):
+        for spec, says in (("height=3", "a size the model leaves open (rows=1..6, cols=2..)"), ("rows", "then =N or =LO..HI"), ("rows=", "=N or"),
+                           ("rows=3..2", "=N or"), ("rows=a", "=N or"), ("rows=7", "within the model's own range, rows=1..6"),
+                           ("rows=0..4", "within the model's own range"), ("x:2=3", "a size the model leaves open"), ("q:0=3", "a size the model")):
+            self.fails("compile", self.model, "-o", self.dir / "out", "--dim", spec, says=says)
+        self.fails("compile", DIGITS, "-o", self.dir / "out", "--dim", "rows=3", says="there is none")
+
+    def test_parts_are_disabled(self):
+        for parts in ("fuse", "layout", "inplace,merge", "fuse,layout,inplace,attention,merge,schedule"):
+            self.ok("check", self.model, "--against", self.vectors(3, 5), "--disable", parts)
+        self.fails("compile", self.model, "-o", self.dir / "out", "--disable=fuse,speed",
+                   says="expected parts of lowering to disable (fuse, layout, inplace, attention, merge, schedule), got 'speed'")
 
 
 class Running(Case):

@@ -1,0 +1,268 @@
+/* driver/report.c: what a model costs as compiled: memory, traffic with and without fusion, loops, kernel calls, copies.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#define _POSIX_C_SOURCE 200809L
+#include "driver/driver.h"
+#include "fxcc/inspect.h"
+
+#include <string.h>
+#include <time.h>
+
+typedef struct report_job {
+    fx_graph *graph;
+    const fx_compile_options *options;
+    void (*copy)(void *user, const fx_copy_info *copy);
+    void *user;
+    fx_model_report result;
+    fx_program *program; /* freed when the job is done, however it ends */
+} report_job;
+
+/* ---- bytes moved ---------------------------------------------------------------------------------------------- */
+
+/* An access of a step: elements that it touches, by the loops its index depends on. */
+typedef struct touched {
+    int buf;
+    bool written;
+    const fx_affine *index;
+    int64_t count;
+} touched;
+
+typedef struct traffic {
+    const fx_program *p;
+    fx_arena *arena;
+    int64_t *extents; int n_vars;    /* by loop variable */
+    touched *v; size_t n, cap;       /* distinct accesses of the step */
+    uint64_t bytes;
+    bool moves, computes;            /* stores what it loaded; does anything else */
+} traffic;
+
+static bool same_index(const fx_affine *a, const fx_affine *b)
+{
+    if (a->n != b->n || !fx_dim_equal(a->base, b->base))
+        return false;
+    for (int i = 0; i < a->n; i++)
+        if (a->var[i] != b->var[i] || !fx_dim_equal(a->coef[i], b->coef[i]))
+            return false;
+    return true;
+}
+
+static void touch(traffic *t, int buf, bool written, const fx_affine *index)
+{
+    if (t->p->bufs[buf].kind == FX_BUF_LOCAL)
+        return;
+    for (size_t i = 0; i < t->n; i++)
+        if (t->v[i].buf == buf && t->v[i].written == written && same_index(t->v[i].index, index))
+            return;
+    int64_t count = 1, most = t->p->bufs[buf].numel.value;
+    for (int i = 0; i < index->n; i++) {
+        if (index->var[i] < 0) { /* by data: a row for each iteration that picks one, at most all */
+            count = most;
+            break;
+        }
+        if (__builtin_mul_overflow(count, t->extents[index->var[i]], &count) || count > most)
+            count = most;
+    }
+    FX_PUSH(t->arena, t->v, t->n, t->cap) = (touched){buf, written, index, count};
+}
+
+static void read_value(traffic *t, const fx_sexpr *e)
+{
+    if (!e)
+        return;
+    if (e->op == FX_S_LOAD)
+        touch(t, e->buf, false, &e->index);
+    for (int i = 0; i < 3; i++)
+        read_value(t, e->arg[i]);
+}
+
+/* By the footprint that the kernel declares, from its first element to its last. */
+static void touch_call(traffic *t, const fx_call_stmt *c)
+{
+    const fx_kernel *k = fx_kernel_get(c->kernel);
+    for (int i = 0; i < k->n_bufs; i++) {
+        fx_dim lo, hi;
+        if (c->buf[i] < 0)
+            continue;
+        fx_call_footprint(t->p, c, i, &lo, &hi);
+        if (hi.value >= lo.value)
+            t->bytes += (uint64_t)(hi.value - lo.value + 1) * fx_dtype_size(t->p->bufs[c->buf[i]].dtype);
+    }
+}
+
+static bool by_data(const fx_affine *a)
+{
+    for (int i = 0; i < a->n; i++)
+        if (a->var[i] < 0)
+            return true;
+    return false;
+}
+
+static void walk(traffic *t, const fx_stmt *s)
+{
+    for (; s; s = s->next) {
+        switch (s->kind) {
+        case FX_ST_LOOP:
+            if (s->var < t->n_vars)
+                t->extents[s->var] = s->extent.value;
+            if (s->extent.value > 0)
+                walk(t, s->body);
+            break;
+        case FX_ST_CALL:
+            touch_call(t, s->call);
+            t->computes = true;
+            break;
+        case FX_ST_STORE:
+            read_value(t, s->value);
+            touch(t, s->buf, true, &s->index);
+            if (s->value->op == FX_S_LOAD && !by_data(&s->value->index))
+                t->moves = true;
+            else if (s->value->op != FX_S_CONST)
+                t->computes = true;
+            break;
+        case FX_ST_LOCAL:
+        case FX_ST_SET:
+            read_value(t, s->value);
+            t->computes = true;
+            break;
+        default:
+            walk(t, s->body);
+        }
+    }
+}
+
+static int count_vars(const fx_stmt *s)
+{
+    int n = 0;
+    for (; s; s = s->next) {
+        int inner = count_vars(s->body);
+        n = inner > n ? inner : n;
+        if (s->kind == FX_ST_LOOP && s->var >= n)
+            n = s->var + 1;
+    }
+    return n;
+}
+
+/* What a step reads and writes: each buffer in each direction at most once whole. */
+static traffic step_traffic(const fx_program *p, fx_arena *arena, const fx_step *step)
+{
+    traffic t = {.p = p, .arena = arena, .n_vars = count_vars(step->body)};
+    t.extents = FX_NEW_ARRAY(arena, int64_t, t.n_vars + 1);
+    walk(&t, step->body);
+    for (size_t i = 0; i < t.n; i++) {
+        int64_t most = p->bufs[t.v[i].buf].numel.value, count = 0;
+        for (size_t k = i; k < t.n; k++) {
+            if (t.v[k].buf != t.v[i].buf || t.v[k].written != t.v[i].written)
+                continue;
+            count = t.v[k].count < most - count ? count + t.v[k].count : most;
+            if (k > i)
+                t.v[k].count = 0; /* counted */
+        }
+        t.bytes += (uint64_t)count * fx_dtype_size(p->bufs[t.v[i].buf].dtype);
+        t.v[i].count = 0;
+    }
+    return t;
+}
+
+/* ---- the report ------------------------------------------------------------------------------------------------ */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Sizes that are open are taken at the ends of their ranges, or small where there are none. */
+static fx_status at_largest(fx_program *p, fx_program **out)
+{
+    *out = p;
+    if (!p->n_symbols)
+        return FX_OK;
+    int64_t *values = FX_NEW_ARRAY(p->arena, int64_t, p->n_symbols);
+    for (size_t i = 0; i < p->n_symbols; i++)
+        values[i] = p->symbols[i].max < INT64_MAX ? p->symbols[i].max : p->symbols[i].min > 128 ? p->symbols[i].min : 128;
+    if (!fx_program_bind(p, values, out))
+        return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "the sizes of '%s' at the upper ends of their ranges cannot be computed: --dim narrows them", p->name);
+    return FX_OK;
+}
+
+static fx_status lower(report_job *job, const char *disable, fx_program **out)
+{
+    fx_compile_options o = *job->options;
+    fx_lower_options options;
+    fx_graph *g;
+    o.disable = disable;
+    FX_TRY(fx_lower_options_from(job->graph->ctx, &o, &options));
+    options.dump_before = options.dump_after = options.stop_after = NULL;
+    options.time_passes = false;
+    FX_TRY(fx_sized_copy(job->graph, &o, &g));
+    return fx_lower_run(g, &options, out);
+}
+
+/* "fuse,inplace" and what the user disabled anyway. */
+static const char *without_fusion(fx_arena *arena, const char *disabled)
+{
+    const char *parts = "fuse,inplace,attention,merge,schedule";
+    return disabled && *disabled ? fx_arena_printf(arena, "%s,%s", parts, disabled) : parts;
+}
+
+static fx_status measure(report_job *job)
+{
+    fx_model_report *r = &job->result;
+    fx_arena *arena = fx_context_arena(job->graph->ctx);
+    double start = now();
+    FX_TRY(lower(job, job->options->disable, &job->program));
+    fx_emit_options emit = {.prefix = job->options->prefix, .weights = FX_WEIGHTS_BIN};
+    size_t n_files;
+    fx_file *files;
+    FX_TRY(fx_emit_c(job->program, &emit, &n_files, &files));
+    r->seconds = now() - start;
+    fx_program *p;
+    FX_TRY(at_largest(job->program, &p));
+    r->arena_size = p->arena_size;
+    r->live_size = job->program->live_size; /* the planner's, at the same sizes */
+    r->weights_size = p->weights_size;
+    r->steps = p->n_steps;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        traffic t = step_traffic(p, arena, &p->steps[i]);
+        fx_compile_result counts = {0};
+        fx_count_statements(p->steps[i].body, &counts);
+        r->loops += counts.kernels == 0;
+        r->kernels += counts.kernels;
+        r->bytes_moved += t.bytes;
+        if (!t.moves || t.computes)
+            continue;
+        r->copies++;
+        r->bytes_copied += t.bytes;
+        if (job->copy)
+            job->copy(job->user, &(fx_copy_info){p->steps[i].name, p->steps[i].title ? p->steps[i].title : "", t.bytes});
+    }
+    fx_arena_free(job->program->arena);
+    job->program = NULL;
+    return FX_OK;
+}
+
+static fx_status report(void *arg)
+{
+    report_job *job = arg;
+    fx_arena *arena = fx_context_arena(job->graph->ctx);
+    fx_program *p;
+    FX_TRY(measure(job));
+    FX_TRY(lower(job, without_fusion(arena, job->options->disable), &job->program));
+    FX_TRY(at_largest(job->program, &p));
+    for (size_t i = 0; i < p->n_steps; i++)
+        job->result.bytes_unfused += step_traffic(p, arena, &p->steps[i]).bytes;
+    return FX_OK;
+}
+
+fx_status fx_report(fx_graph *graph, const fx_compile_options *options, void (*copy)(void *user, const fx_copy_info *copy), void *user,
+                    fx_model_report *out)
+{
+    static const fx_compile_options defaults = {0};
+    report_job job = {.graph = graph, .options = options ? options : &defaults, .copy = copy, .user = user};
+    fx_status status = fx_protect(graph->ctx, report, &job);
+    if (job.program)
+        fx_arena_free(job.program->arena);
+    if (status == FX_OK && out)
+        *out = job.result;
+    return status;
+}
