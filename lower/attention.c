@@ -38,6 +38,10 @@ static fx_node *through_views(fx_node *n)
 static bool scalar(fx_graph *g, const fx_node *n, double *v)
 {
     fx_tensor t;
+    if (n && fx_is_call(n, FX_OP_full) && fx_is_tensor(n) && n->type->rank == 0 && n->type->dtype == FX_F32) {
+        *v = fx_node_float(n, 1);
+        return true;
+    }
     if (!n || n->opcode != FX_GET_ATTR || !n->type || n->type->kind != FX_TYPE_TENSOR || n->type->rank != 0 || n->type->dtype != FX_F32 ||
         fx_attr_value(g, n, &t) != FX_OK)
         return false;
