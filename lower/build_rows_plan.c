@@ -284,8 +284,7 @@ static void make_nests(fx_row_region *r, bool has_main, const fx_window *main)
 /* How the rows are folded: see above. */
 static void choose_lanes(fx_row_region *r)
 {
-    int main = 0, most = r->b->tile.lanes * 4;
-    most = most < 8 ? 8 : most > 64 ? 64 : most;
+    int main = 0, lanes = r->b->tile.lanes, along_most = lanes < 4 ? 8 : lanes * 2, across_most = lanes < 4 ? 8 : lanes * 4;
     while (main < r->n_leaves && r->row.n > 0 && fx_dim_is(r->row_access[main].strides[r->row.n - 1], 0))
         main++;
     r->lanes = 1;
@@ -294,7 +293,7 @@ static void choose_lanes(fx_row_region *r)
     fx_dim along = r->row.extent[r->row.n - 1];
     if (fx_dim_is(r->row_access[main].strides[r->row.n - 1], 1)) {
         if (along.sym || along.value >= 8)
-            r->lanes = most;
+            r->lanes = along_most;
         while (!along.sym && r->lanes > 4 && r->lanes * 2 > along.value)
             r->lanes /= 2;
         return;
@@ -305,7 +304,7 @@ static void choose_lanes(fx_row_region *r)
     if (!across.sym && across.value < 4)
         return;
     r->batched = true;
-    r->lanes = !across.sym && across.value < most ? (int)across.value : most;
+    r->lanes = !across.sym && across.value < across_most ? (int)across.value : across_most;
 }
 
 /* Ops of the region in order: "add + softmax over 64". */
