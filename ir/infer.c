@@ -111,16 +111,23 @@ fx_status fx_infer_tensors(const fx_infer *c, int param, const fx_type **t, int 
     return FX_OK;
 }
 
-/* An int, a symbolic int, or a node that yields one. */
+/* An int, a symbolic int, or a node that yields one. In a run with values of the symbols all are numbers. */
 static bool dim_arg(const fx_infer *c, const fx_arg *a, fx_dim *out)
 {
     const fx_type *t;
+    const fx_binding *bound = ((const fx_infer_run *)c)->bound;
     switch (a->kind) {
     case FX_ARG_INT:
         *out = fx_dim_of(a->i);
         return true;
     case FX_ARG_SYM:
         *out = fx_dim_sym(a->sym);
+        if (bound && out->sym) {
+            int64_t v;
+            if (!fx_dim_eval(bound->symbols, bound->values, *out, &v))
+                return false;
+            *out = fx_dim_of(v);
+        }
         return true;
     case FX_ARG_NODE:
         t = fx_infer_operand(c, (int)a->i);
@@ -133,6 +140,12 @@ static bool dim_arg(const fx_infer *c, const fx_arg *a, fx_dim *out)
     default:
         return false;
     }
+}
+
+bool fx_infer_is_size(const fx_infer *c, int param)
+{
+    fx_dim size;
+    return dim_arg(c, fx_node_arg(c->node, param), &size);
 }
 
 fx_status fx_infer_dim(const fx_infer *c, int param, fx_dim *out)
@@ -377,9 +390,9 @@ static fx_status infer_inplace(fx_infer *c)
     return FX_OK;
 }
 
-fx_status fx_infer_call(const fx_node *n, const fx_type *const *types, const fx_type **result)
+fx_status fx_infer_call(const fx_node *n, const fx_type *const *types, const fx_binding *bound, const fx_type **result)
 {
-    fx_infer_run run = {.base = {.ctx = n->graph->ctx, .node = n}, .types = types};
+    fx_infer_run run = {.base = {.ctx = n->graph->ctx, .node = n}, .types = types, .bound = bound};
     *result = NULL;
     if (!n->op)
         return FX_OK;
@@ -469,7 +482,7 @@ fx_status fx_node_infer(fx_node *n)
         n->type = n->args->n ? arg_type(n, n->args->items[0]) : fx_type_scalar(ctx, FX_TYPE_NONE);
         return FX_OK;
     case FX_CALL_FUNCTION:
-        FX_TRY(fx_infer_call(n, NULL, &t));
+        FX_TRY(fx_infer_call(n, NULL, NULL, &t));
         break;
     default: /* a placeholder's type is given; modules and methods are not known here */
         break;
@@ -516,10 +529,47 @@ fx_status infer_sym(fx_infer *c)
     const fx_type *x;
     int axis;
     FX_TRY(fx_infer_tensor(c, 0, &x));
+    if (c->node->op->id == FX_OP_sym_numel) {
+        fx_dim n = fx_dim_of(1);
+        for (int i = 0; i < x->rank; i++)
+            n = fx_dim_mul(c->ctx, n, x->dims[i]);
+        c->result = fx_type_int(c->ctx, n);
+        return FX_OK;
+    }
     FX_TRY(fx_infer_axis(c, fx_node_int(c->node, 1), x->rank, &axis));
     if (!x->rank)
         return fx_infer_fail(c, "expected a tensor with dims, got %s", fx_infer_text(c, x));
     c->result = fx_type_int(c->ctx, x->dims[axis]);
+    return FX_OK;
+}
+
+/* sym_max, sym_min, sym_sum */
+fx_status infer_sym_of_sizes(fx_infer *c)
+{
+    fx_dim v[64], r = fx_dim_of(0);
+    int n;
+    if (c->node->op->id == FX_OP_sym_sum) {
+        FX_TRY(fx_infer_dims(c, 0, v, 64, &n));
+        for (int i = 0; i < n; i++)
+            r = fx_dim_add(c->ctx, r, v[i]);
+    } else {
+        for (int i = 0; i < 2; i++)
+            FX_TRY(fx_infer_dim(c, i, &v[i]));
+        r = c->node->op->id == FX_OP_sym_max ? fx_dim_max(c->ctx, v[0], v[1])
+                                             : fx_dim_scale(c->ctx, fx_dim_max(c->ctx, fx_dim_scale(c->ctx, v[0], -1), fx_dim_scale(c->ctx, v[1], -1)), -1);
+        if (c->node->op->id == FX_OP_sym_min && r.sym) { /* spelled as torch does */
+            const fx_sym *args[2] = {fx_dim_as_sym(c->ctx, v[0]), fx_dim_as_sym(c->ctx, v[1])};
+            r = fx_dim_sym(fx_sym_make(c->ctx, FX_SYM_MIN, 2, args));
+        }
+    }
+    c->result = fx_type_int(c->ctx, r);
+    return FX_OK;
+}
+
+/* Conditions on sizes: checked when the sizes are known. */
+fx_status infer_guard(fx_infer *c)
+{
+    c->result = fx_type_scalar(c->ctx, FX_TYPE_NONE);
     return FX_OK;
 }
 

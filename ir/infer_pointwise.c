@@ -18,6 +18,12 @@ static fx_status no_complex(const fx_infer *c, fx_dtype dtype)
 fx_status infer_same(fx_infer *c)
 {
     const fx_type *x;
+    fx_dim size;
+    if (c->node->op->id == FX_OP_neg && fx_infer_is_size(c, 0)) { /* Python's -n */
+        FX_TRY(fx_infer_dim(c, 0, &size));
+        c->result = fx_type_int(c->ctx, fx_dim_scale(c->ctx, size, -1));
+        return FX_OK;
+    }
     FX_TRY(fx_infer_tensor(c, 0, &x));
     switch (c->node->op->id) {
     case FX_OP_relu: case FX_OP_neg: case FX_OP_relu6: case FX_OP_hardtanh:
@@ -159,6 +165,20 @@ static fx_status infer_numbers(fx_infer *c)
     case FX_OP_mul_Tensor:
         c->result = fx_type_int(c->ctx, fx_dim_mul(c->ctx, a, b));
         return FX_OK;
+    case FX_OP_floor_divide: case FX_OP_remainder_Tensor:
+        if (fx_dim_is(b, 0))
+            return fx_infer_fail(c, "a size is divided by zero");
+        c->result = fx_type_int(c->ctx, c->node->op->id == FX_OP_floor_divide ? fx_dim_floordiv(c->ctx, a, b) : fx_dim_mod(c->ctx, a, b));
+        return FX_OK;
+    case FX_OP_pow_Tensor_Scalar: {
+        fx_dim power = fx_dim_of(1);
+        if (b.sym || b.value < 0 || b.value > 64)
+            return fx_infer_refuse(c, "a size to a power that is no small number is not supported");
+        for (int64_t i = 0; i < b.value; i++)
+            power = fx_dim_mul(c->ctx, power, a);
+        c->result = fx_type_int(c->ctx, power);
+        return FX_OK;
+    }
     default:
         return fx_infer_refuse(c, "not supported on sizes");
     }

@@ -90,11 +90,14 @@ static fx_status slice_dim(const fx_infer *c, fx_dim size, fx_dim *out)
             *out = size;
             return FX_OK;
         }
-        /* Within the ranges torch.export guards; ends past the size are clamped only where that is known. */
-        const fx_sym *args[2] = {end.sym ? end.sym : fx_sym_int(c->ctx, end.value), size.sym ? size.sym : fx_sym_int(c->ctx, size.value)};
-        if (!to_end && !fx_dim_same(end, size)) {
-            const fx_sym *m = fx_sym_make(c->ctx, FX_SYM_MIN, 2, args);
-            end = m->kind == FX_SYM_INT ? fx_dim_of(m->value) : (fx_dim){.sym = m};
+        /* Ends past the size are clipped, which shows only where the ranges do not tell. */
+        const fx_graph *g = c->node->graph;
+        const fx_symbols symbols = {g->n_symbols, g->symbols};
+        if (fx_dim_le(c->ctx, symbols, size, end)) {
+            end = size;
+        } else if (!fx_dim_le(c->ctx, symbols, end, size)) {
+            const fx_sym *args[2] = {fx_dim_as_sym(c->ctx, end), fx_dim_as_sym(c->ctx, size)};
+            end = fx_dim_sym(fx_sym_make(c->ctx, FX_SYM_MIN, 2, args));
         }
         fx_dim n = fx_dim_add(c->ctx, fx_dim_sub(c->ctx, end, start), fx_dim_of(step.value - 1));
         *out = fx_dim_floordiv(c->ctx, n, step);

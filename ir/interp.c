@@ -359,7 +359,10 @@ static bool int_arg(const fx_eval *c, const fx_arg *a, int64_t *v)
 {
     if (a->kind == FX_ARG_INT || a->kind == FX_ARG_BOOL)
         *v = a->kind == FX_ARG_INT ? a->i : a->b;
-    else if (a->kind == FX_ARG_NODE && c->in[a->i] && c->in[a->i]->rank == 0 && fx_dtype_is_int(c->in[a->i]->dtype))
+    else if (a->kind == FX_ARG_SYM) {
+        const fx_binding *bound = ((const fx_eval_run *)c)->bound;
+        return bound && fx_dim_eval(bound->symbols, bound->values, fx_dim_sym(a->sym), v);
+    } else if (a->kind == FX_ARG_NODE && c->in[a->i] && c->in[a->i]->rank == 0 && fx_dtype_is_int(c->in[a->i]->dtype))
         fx_row_load(FX_KIND_INT, v, c->in[a->i]->dtype, c->in[a->i]->data, 0, 1);
     else
         return false;
@@ -401,6 +404,12 @@ fx_status fx_eval_number(const fx_eval *c, int param, fx_arg_kind *kind, double 
     case FX_ARG_INT:
         *i = a->i;
         *f = (double)a->i;
+        return FX_OK;
+    case FX_ARG_SYM:
+        if (!int_arg(c, a, i))
+            break;
+        *kind = FX_ARG_INT;
+        *f = (double)*i;
         return FX_OK;
     case FX_ARG_FLOAT:
         *f = a->f;
@@ -467,7 +476,7 @@ fx_status fx_eval_call(fx_eval_run *run, const fx_type *const *types)
     const fx_node *n = c->node;
     if (!n->op)
         return fx_fail(c->ctx, FX_ERR_UNSUPPORTED, &n->loc, "the interpreter does not know %s '%s'", fx_opcode_name(n->opcode), n->target);
-    FX_TRY(fx_infer_call(n, types, &run->type));
+    FX_TRY(fx_infer_call(n, types, run->bound, &run->type));
     if (!run->type)
         return fx_fail(c->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: the result's type cannot be inferred", n->target);
     bool many = run->type->kind == FX_TYPE_TUPLE && run->type->n > (int)(sizeof run->few / sizeof *run->few);
@@ -535,6 +544,26 @@ fx_status eval_sym(fx_eval *c)
 {
     const fx_type *t = fx_eval_type(c, 0);
     *(int64_t *)fx_eval_out(c, 0)->data = t->value.value;
+    return FX_OK;
+}
+
+/* sym_constrain_range: within its ends; _assert_scalar: true. */
+fx_status eval_guard(fx_eval *c)
+{
+    fx_arg_kind kind;
+    double f;
+    int64_t v, least = INT64_MIN, most = INT64_MAX;
+    FX_TRY(fx_eval_number(c, 0, &kind, &f, &v));
+    if (c->node->op->id == FX_OP__assert_scalar) {
+        const fx_arg *text = fx_node_arg(c->node, 1);
+        return f != 0 ? FX_OK : fx_eval_fail(c, FX_ERR_ARGUMENT, "%s", text->kind == FX_ARG_STR ? text->s : "a condition does not hold");
+    }
+    if (!fx_node_is_none(c->node, 1))
+        FX_TRY(fx_eval_int(c, 1, &least));
+    if (!fx_node_is_none(c->node, 2))
+        FX_TRY(fx_eval_int(c, 2, &most));
+    if (v < least || v > most)
+        return fx_eval_fail(c, FX_ERR_ARGUMENT, "expected a size from %" PRId64 " to %" PRId64 ", got %" PRId64, least, most, v);
     return FX_OK;
 }
 

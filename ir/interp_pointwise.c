@@ -559,6 +559,8 @@ static fx_status read_extras(const fx_eval *c, binary_args *v)
     case FX_OP_rsub_Scalar:
         FX_TRY(fx_eval_number(c, 2, &kind, &v->alpha, &v->ialpha));
         v->alpha = round_number(fx_eval_type(c, 0)->dtype, v->alpha);
+        if (fx_eval_type(c, 0)->dtype == FX_BOOL) /* x or (alpha and y) */
+            v->ialpha = v->ialpha != 0;
         return FX_OK;
     case FX_OP_div_Tensor_mode: case FX_OP_div_Scalar_mode: {
         const fx_arg *mode = fx_node_arg(c->node, 2);

@@ -460,6 +460,12 @@ static inline bool fx_same_key(const char *a, const char *b)
     return a == b || (*a == *b && strcmp(a, b) == 0);
 }
 
+/* A condition on a graph's symbols: value >= 0, or the run must fail. */
+typedef struct fx_size_limit {
+    fx_dim value;
+    const char *text;               /* what the model says of it */
+} fx_size_limit;
+
 struct fx_graph {
     fx_context *ctx;
     fx_arena *arena;
@@ -472,6 +478,7 @@ struct fx_graph {
     fx_module *root;
     fx_map by_name;                 /* interned name -> node */
     fx_sym_range *symbols; size_t n_symbols, cap_symbols;
+    fx_size_limit *limits; size_t n_limits, cap_limits; /* guards that their ranges do not imply: set by lowering */
     const fx_arg *in_tree;          /* nested structure of user inputs/outputs: leaves are INT input/output numbers; */
     const fx_arg *out_tree;         /* NULL when flat */
     fx_node *insert_before;         /* NULL: at the end */

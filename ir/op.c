@@ -116,6 +116,7 @@ const fx_op *fx_op_find(const char *target, bool *inplace)
     if (starts(full, "aten.") && !strchr(full + strlen("aten."), '.'))
         strcat(full, ".default");
     const fx_op *op = row_named(full);
+    op = op ? op : row_named(target); /* torch.sym_max */
     if (!op && functional_name(full, functional, sizeof functional)) {
         op = row_named(functional);
         *inplace = op != NULL;

@@ -15,14 +15,21 @@
 
 /* ---- infer.c: arguments of a node under inference ------------------------------------------------------- */
 
+/* Values of a graph's symbols, by position: in a run, where sizes that are expressions are numbers. */
+typedef struct fx_binding {
+    fx_symbols symbols;
+    const int64_t *values;
+} fx_binding;
+
 /* What the functions of rows get. Operand types are those of the nodes, or the interpreter's actual ones. */
 typedef struct fx_infer_run {
     fx_infer base;
     const fx_type *const *types;     /* by operand; NULL: the types of the operand nodes */
+    const fx_binding *bound;         /* NULL: symbols stay symbols */
 } fx_infer_run;
 
 /* Infers the result of a call of a row; *result is NULL when it cannot be known (an operand without a type). Changes nothing. */
-fx_status fx_infer_call(const fx_node *n, const fx_type *const *types, const fx_type **result);
+fx_status fx_infer_call(const fx_node *n, const fx_type *const *types, const fx_binding *bound, const fx_type **result);
 
 fx_status fx_infer_fail(const fx_infer *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 fx_status fx_infer_refuse(const fx_infer *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -34,6 +41,7 @@ fx_status fx_infer_optional(const fx_infer *c, int param, const fx_type **t);
 fx_status fx_infer_tensors(const fx_infer *c, int param, const fx_type **t, int max, int *n);
 /* An int or list of ints whose items may be symbolic. */
 fx_status fx_infer_dim(const fx_infer *c, int param, fx_dim *out);
+bool fx_infer_is_size(const fx_infer *c, int param);   /* an int, an expression, or a node that yields one */
 fx_status fx_infer_dims(const fx_infer *c, int param, fx_dim *out, int max, int *n);
 /* A list of plain ints. list_size > 0: one int stands for so many. Any other length fails. */
 fx_status fx_infer_ints(const fx_infer *c, int param, int64_t *out, int list_size);
@@ -99,6 +107,7 @@ size_t fx_heap_bytes(const fx_heap *h, size_t *peak);                /* of value
 typedef struct fx_eval_run {
     fx_eval base;
     fx_heap *heap;
+    const fx_binding *bound;         /* NULL: no symbols */
     const fx_type *type;
     fx_tensor few[16];               /* base.out, where they are enough */
     /* An in-place call is about to write *self, which is not the heap's, or the caller's: makes it writable or refuses. NULL: refused. */

@@ -265,6 +265,11 @@ const fx_sym *fx_sym_make(fx_context *ctx, fx_sym_kind kind, int n, const fx_sym
             return kind == FX_SYM_MOD ? fx_sym_int(ctx, 0) : args[0];
         if (args[0]->kind == FX_SYM_INT && args[1]->kind == FX_SYM_INT)
             return fold(kind, args[0]->value, args[1]->value, &v) ? fx_sym_int(ctx, v) : opaque(ctx, kind, n, args);
+        if (kind == FX_SYM_FLOORDIV && args[0]->kind == FX_SYM_FLOORDIV && args[0]->args[1]->kind == FX_SYM_INT && args[1]->kind == FX_SYM_INT &&
+            args[0]->args[1]->value > 0 && args[1]->value > 0 && !__builtin_mul_overflow(args[0]->args[1]->value, args[1]->value, &v)) {
+            const fx_sym *once[2] = {args[0]->args[0], fx_sym_int(ctx, v)}; /* x // a // b, as torch writes it */
+            return fx_sym_make(ctx, kind, 2, once);
+        }
         if (kind == FX_SYM_POW && args[1]->kind == FX_SYM_INT && args[1]->value == 0)
             return fx_sym_int(ctx, 1);
         return intern_sym(ctx, (fx_sym){.kind = kind, .n = n, .args = args});

@@ -216,7 +216,7 @@ static void check_type(fx_verifier *v, const fx_node *n)
     if (!n->type) {
         fx_found(v, n, "the node has no type");
     } else if (n->op) {
-        if (fx_infer_call(n, NULL, &t) != FX_OK)
+        if (fx_infer_call(n, NULL, NULL, &t) != FX_OK)
             fx_found(v, n, "its type cannot be inferred");
         else if (!same_value_type(t, n->type))
             fx_found(v, n, "its type is %s, expected %s", fx_verify_type_text(v, n->type), fx_verify_type_text(v, t));
@@ -269,7 +269,7 @@ static void lint_type(fx_verifier *v, const fx_node *n, const fx_call_args *call
         if (!n->operands[i].def->type)
             return; /* nothing is known to contradict */
     fx_node m = normal_form(n, call);
-    if (fx_infer_call(&m, NULL, &t) != FX_OK)
+    if (fx_infer_call(&m, NULL, NULL, &t) != FX_OK)
         v->n_findings++; /* it said what contradicts */
     else if (n->type && !same_value_type(t, n->type))
         fx_found(v, n, "its type is %s, expected %s", fx_verify_type_text(v, n->type), fx_verify_type_text(v, t));

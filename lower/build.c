@@ -148,6 +148,8 @@ static fx_status build_symbols(fx_build *b)
         for (int i = 0; i < n->type->rank; i++)
             if (n->type->dims[i].sym)
                 FX_TRY(add_symbol(b, n, n->type->dims[i].sym));
+    for (size_t i = 0; i < b->g->n_limits; i++)
+        FX_PUSH(b->p->arena, b->p->limits, b->p->n_limits, b->p->cap_limits) = (fx_limit){b->g->limits[i].value, b->g->limits[i].text};
     FX_FOR_NODES(b->g, n)
     {
         const fx_type *t = n->type;

@@ -26,18 +26,24 @@ static fx_status read_constant(fx_graph *g, fx_arena *scratch, const fx_node *n,
     return FX_OK;
 }
 
+static bool is_f32(const fx_node *x)
+{
+    return x->type && x->type->kind == FX_TYPE_TENSOR && x->type->dtype == FX_F32;
+}
+
 /* Where dim `d` of a view's result lies in its operand; -1 when it does not lie there alone. */
 static int dim_before_view(const fx_node *view, int d)
 {
-    int64_t in[FX_MAX_RANK], out[FX_MAX_RANK], before = 1, seen = 1;
-    int rank = fx_dims(fx_node_input(view, 0), in);
-    fx_dims(view, out);
+    fx_context *ctx = view->graph->ctx;
+    fx_dim in[FX_MAX_RANK], out[FX_MAX_RANK], before = fx_dim_of(1), seen = fx_dim_of(1);
+    int rank = fx_sizes(fx_node_input(view, 0), in);
+    fx_sizes(view, out);
     for (int i = 0; i < d; i++)
-        before *= out[i];
+        before = fx_dim_mul(ctx, before, out[i]);
     for (int e = 0; e < rank; e++) {
-        if (seen == before && in[e] == out[d])
+        if (fx_dim_equal(seen, before) && fx_dim_equal(in[e], out[d]))
             return e;
-        seen *= in[e];
+        seen = fx_dim_mul(ctx, seen, in[e]);
     }
     return -1;
 }
@@ -47,7 +53,7 @@ static int dim_before_view(const fx_node *view, int d)
 static fx_node *producer_of(fx_node *x, int *dim)
 {
     for (;;) {
-        if (x->n_uses != 1 || !fx_is_tensor(x) || x->type->dtype != FX_F32)
+        if (x->n_uses != 1 || !is_f32(x))
             return NULL;
         int rank = x->type->rank;
         if (fx_is_call(x, FX_OP_convolution) || fx_is_call(x, FX_OP_linear)) {
@@ -161,10 +167,9 @@ static fx_status channel_constant(fx_rw *w, const fx_node *x, const char *path, 
 {
     fx_tensor t;
     int64_t sizes[FX_MAX_RANK];
-    int rank = fx_dims(x, sizes);
+    int rank = x->type->rank;
     for (int i = 0; i < rank; i++)
-        if (i != 1)
-            sizes[i] = 1;
+        sizes[i] = i == 1 ? fx_dim_size(x, 1) : 1;
     FX_TRY(fx_tensor_create(w->ctx, FX_F32, rank, sizes, &t));
     for (int64_t i = 0; i < sizes[1]; i++)
         ((float *)t.data)[i] = (float)v[i];
@@ -194,7 +199,7 @@ static fx_status fold_batch_norm(fx_lower *l, fx_node *n)
             item = u->user;
         }
     }
-    if (!item || !fx_is_tensor(x) || x->type->rank < 2 || x->type->dtype != FX_F32)
+    if (!item || !is_f32(x) || x->type->rank < 2)
         return FX_OK;
     int64_t channels = fx_dim_size(x, 1);
     for (int i = 0; i < 4; i++) {
@@ -263,7 +268,7 @@ static fx_status fold_arithmetic(fx_lower *l, fx_node *n)
         x = c;
         c = swap;
     }
-    if (!x || !fx_is_tensor(x) || x->type->dtype != FX_F32 || !fx_same_type(x, n) || x->opcode == FX_GET_ATTR)
+    if (!x || !is_f32(x) || !fx_same_type(x, n) || x->opcode == FX_GET_ATTR)
         return FX_OK;
     if (fx_is_number(n, 1, &number)) {
         v = FX_NEW(l->scratch, double);

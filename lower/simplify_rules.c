@@ -14,11 +14,11 @@ static bool becomes(fx_rw *w, fx_node *x)
     return true;
 }
 
-static bool order_kept(int rank, const int64_t *sizes, const int64_t *dims)
+static bool order_kept(int rank, const fx_dim *sizes, const int64_t *dims)
 {
     int64_t last = -1;
     for (int i = 0; i < rank; i++) {
-        if (sizes[dims[i]] == 1)
+        if (fx_dim_is(sizes[dims[i]], 1))
             continue;
         if (dims[i] < last)
             return false;
@@ -30,17 +30,18 @@ static bool order_kept(int rank, const int64_t *sizes, const int64_t *dims)
 /* ---- views ---- */
 
 /* Decompositions flatten the rows of a linear layer and bring their dims back after it; it takes any dims as they are. */
-static bool linear_of_rows(fx_rw *w, fx_node *linear, int rank, const int64_t *sizes)
+static bool linear_of_rows(fx_rw *w, fx_node *linear, int rank, const fx_dim *sizes)
 {
     const fx_node *rows = fx_node_input(linear, 0);
-    int64_t in[FX_MAX_RANK];
+    fx_dim in[FX_MAX_RANK];
     if (linear->n_uses != 1 || !fx_is_call(rows, FX_OP_view))
         return false;
     fx_node *x = fx_node_input(rows, 0);
-    if (fx_dims(x, in) != rank || rank < 2 || in[rank - 1] != fx_dim_size(rows, -1) || sizes[rank - 1] != fx_dim_size(linear, -1))
+    if (fx_sizes(x, in) != rank || rank < 2 || !fx_dim_equal(in[rank - 1], rows->type->dims[rows->type->rank - 1]) ||
+        !fx_dim_equal(sizes[rank - 1], linear->type->dims[linear->type->rank - 1]))
         return false;
     for (int i = 0; i < rank - 1; i++)
-        if (in[i] != sizes[i])
+        if (!fx_dim_equal(in[i], sizes[i]))
             return false;
     fx_call c = fx_rw_call(w, FX_OP_linear);
     fx_call_node(&c, x);
@@ -53,23 +54,24 @@ static bool linear_of_rows(fx_rw *w, fx_node *linear, int rank, const int64_t *s
 static bool view(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    int64_t sizes[FX_MAX_RANK];
-    int rank = fx_dims(w->at, sizes);
+    fx_dim sizes[FX_MAX_RANK];
+    int rank = fx_sizes(w->at, sizes);
     if (becomes(w, x))
         return true;
     if (fx_is_call(x, FX_OP_linear))
         return linear_of_rows(w, x, rank, sizes);
     if (!fx_is_call(x, FX_OP_view))
         return false;
-    fx_rw_view(w, fx_node_input(x, 0), rank, sizes, NULL);
+    fx_rw_view_to(w, fx_node_input(x, 0), rank, sizes, NULL);
     return true;
 }
 
 static bool permute(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    int64_t dims[FX_MAX_RANK], inner[FX_MAX_RANK], sizes[FX_MAX_RANK], out[FX_MAX_RANK];
-    int rank = fx_dims(x, sizes);
+    int64_t dims[FX_MAX_RANK], inner[FX_MAX_RANK];
+    fx_dim sizes[FX_MAX_RANK], out[FX_MAX_RANK];
+    int rank = fx_sizes(x, sizes);
     if (fx_node_ints(w->at, 1, dims, FX_MAX_RANK) != rank)
         return false;
     for (int i = 0; i < rank; i++)
@@ -77,8 +79,8 @@ static bool permute(fx_rw *w)
     if (order_kept(rank, sizes, dims)) { /* only dims of size 1 move */
         if (becomes(w, x))
             return true;
-        fx_dims(w->at, out);
-        fx_rw_view(w, x, rank, out, NULL);
+        fx_sizes(w->at, out);
+        fx_rw_view_to(w, x, rank, out, NULL);
         return true;
     }
     if (!fx_is_call(x, FX_OP_permute) || fx_node_ints(x, 1, inner, FX_MAX_RANK) != rank)
@@ -92,17 +94,17 @@ static bool permute(fx_rw *w)
 static bool expand(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
-    int64_t sizes[FX_MAX_RANK];
-    int rank = fx_dims(w->at, sizes);
+    fx_dim sizes[FX_MAX_RANK];
+    int rank = fx_sizes(w->at, sizes);
     if (becomes(w, x))
         return true;
     if (!fx_is_call(x, FX_OP_expand))
         return false;
-    fx_rw_expand(w, fx_node_input(x, 0), rank, sizes, NULL);
+    fx_rw_expand_to(w, fx_node_input(x, 0), rank, sizes, NULL);
     return true;
 }
 
-/* dim, start, stop, step of a slice as decompose leaves it. */
+/* dim, start, stop, step of a slice as decompose leaves it, of a dim whose size is known. */
 typedef struct range {
     int dim;
     int64_t start, stop, step;
@@ -114,6 +116,8 @@ static bool range_of(const fx_node *n, range *r)
         return false;
     const fx_node *x = fx_node_input(n, 0);
     r->dim = fx_wrap_dim(fx_node_int(n, 1), x->type->rank);
+    if (x->type->dims[r->dim].sym || n->type->dims[r->dim].sym || fx_node_arg(n, 2)->kind == FX_ARG_SYM)
+        return false;
     int64_t size = fx_dim_size(x, r->dim), count = fx_dim_size(n, r->dim);
     r->start = fx_node_is_none(n, 2) ? 0 : fx_node_int(n, 2);
     r->step = fx_node_int(n, 4);
@@ -145,7 +149,7 @@ static bool slice(fx_rw *w)
     fx_node_inputs(x, 0, in, n);
     int64_t at = 0;
     for (int i = 0; i < n; i++) {
-        if (in[i]->type->rank != x->type->rank || in[i]->type->dtype != x->type->dtype)
+        if (in[i]->type->rank != x->type->rank || in[i]->type->dtype != x->type->dtype || in[i]->type->dims[r.dim].sym)
             return false;
         int64_t size = fx_dim_size(in[i], r.dim);
         if (r.start >= at && r.stop <= at + size) {

@@ -63,6 +63,15 @@ static fx_status normalised(fold *f, fx_node *n, fx_node **out)
     return FX_OK;
 }
 
+/* Sizes that only a run tells. */
+static bool has_symbols(const fx_arg *a)
+{
+    bool yes = a->kind == FX_ARG_SYM;
+    for (int i = 0; !yes && i < a->n; i++)
+        yes = has_symbols(a->items[i]);
+    return yes;
+}
+
 /* Whether a call can be computed: tensors in, one tensor out, always the same. Views of constants cost no memory. */
 static fx_status can_fold(fold *f, fx_node *n, bool *yes)
 {
@@ -73,6 +82,8 @@ static fx_status can_fold(fold *f, fx_node *n, bool *yes)
         if (!f->constant[n->operands[i].def->id])
             return FX_OK;
     const fx_op *op = fx_node_row(n, NULL);
+    if (has_symbols(n->args) || has_symbols(n->kwargs))
+        return FX_OK;
     if (!op || (n->n_operands == 0 && op->cls != FX_CLASS_CREATE))
         return FX_OK;
     fx_node *call;

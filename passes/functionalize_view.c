@@ -324,8 +324,21 @@ bool fx_view_is_part(const fx_node *view)
     return part_of(view, &p);
 }
 
+/* Writes through views are undone by sizes that are numbers. */
+static bool is_static(fx_rw *w, const fx_node *view, const fx_node *base)
+{
+    if (fx_is_tensor(view) && fx_is_tensor(base))
+        return true;
+    if (w->status == FX_OK)
+        w->status = fx_fail(w->ctx, FX_ERR_UNSUPPORTED, &view->loc, "%s: a write in place through a view of dynamic size cannot be compiled",
+                            view->target);
+    return false;
+}
+
 fx_node *fx_view_again(fx_rw *w, const fx_node *view, fx_node *base)
 {
+    if (!is_static(w, view, base))
+        return base;
     part p;
     int rank;
     int64_t dims[FX_MAX_RANK], sizes[FX_MAX_RANK];
@@ -351,6 +364,8 @@ fx_node *fx_view_again(fx_rw *w, const fx_node *view, fx_node *base)
 
 fx_node *fx_view_write(fx_rw *w, const fx_node *view, fx_node *base, fx_node *value)
 {
+    if (!is_static(w, view, base))
+        return base;
     part p;
     int rank;
     int64_t dims[FX_MAX_RANK], inverse[FX_MAX_RANK], sizes[FX_MAX_RANK];

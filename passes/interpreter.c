@@ -356,7 +356,8 @@ static fx_status run_row(fx_interpreter *in, fx_run_frame *f, const fx_node *n)
         values[i] = v->count ? v->tensors : NULL;
         types[i] = v->type;
     }
-    fx_eval_run run = {.base = {.ctx = in->ctx, .node = n, .in = values}, .heap = in->heap, .writable = writable, .user = in};
+    const fx_binding bound = {{in->g->n_symbols, in->g->symbols}, in->symbols};
+    fx_eval_run run = {.base = {.ctx = in->ctx, .node = n, .in = values}, .heap = in->heap, .writable = writable, .user = in, .bound = &bound};
     FX_TRY(fx_eval_call(&run, types));
     fx_run_take(in, &f->values[n->id], run.type, run.base.n_out, run.base.out);
     return FX_OK;

@@ -33,6 +33,20 @@ fx_node *fx_rw_node(fx_rw *w, fx_call *c, const char *suffix)
     return n;
 }
 
+/* Whether two types may be the same: expressions for one size may be spelled in several ways. */
+static bool could_be(const fx_type *a, const fx_type *b)
+{
+    if (!a || !b || a == b)
+        return true;
+    bool ok = a->kind == b->kind && (a->kind != FX_TYPE_TENSOR || (a->dtype == b->dtype && a->rank == b->rank)) &&
+              (a->kind != FX_TYPE_TUPLE || a->n == b->n);
+    for (int i = 0; ok && a->kind == FX_TYPE_TENSOR && i < a->rank; i++)
+        ok = a->dims[i].sym || b->dims[i].sym || a->dims[i].value == b->dims[i].value;
+    for (int i = 0; ok && a->kind == FX_TYPE_TUPLE && i < a->n; i++)
+        ok = could_be(a->items[i], b->items[i]);
+    return ok;
+}
+
 void fx_rw_become(fx_rw *w, fx_call *c)
 {
     if (w->status != FX_OK)
@@ -41,7 +55,7 @@ void fx_rw_become(fx_rw *w, fx_call *c)
     fx_node *n = fx_rw_node(w, c, "new");
     if (w->status != FX_OK)
         return;
-    if (at->type && !fx_same_type(at, n)) {
+    if (at->type && !could_be(at->type, n->type)) {
         fx_text t;
         fx_text_init(&t, w->scratch);
         fx_printf(&t, "%s -> %s changes the type from ", at->target, n->target);
@@ -55,7 +69,9 @@ void fx_rw_become(fx_rw *w, fx_call *c)
     fx_node **operands = FX_NEW_ARRAY(w->scratch, fx_node *, n->n_operands + 1);
     for (int i = 0; i < n->n_operands; i++)
         operands[i] = n->operands[i].def;
-    const fx_type *type = n->type;
+    /* Expressions stay as the model's file spells them. */
+    bool spelled = at->type && at->type->kind == FX_TYPE_TENSOR && !fx_type_is_static(at->type);
+    const fx_type *type = spelled ? at->type : n->type;
     const fx_arg *args = n->args, *kwargs = n->kwargs;
     int count = n->n_operands;
     at->op = n->op;
@@ -314,11 +330,11 @@ int fx_sizes(const fx_node *n, fx_dim *sizes)
 
 int64_t fx_dim_size(const fx_node *n, int dim)
 {
-    if (!fx_is_tensor(n))
+    if (!n->type || n->type->kind != FX_TYPE_TENSOR)
         return 0;
     if (dim < 0)
         dim += n->type->rank;
-    return dim >= 0 && dim < n->type->rank ? n->type->dims[dim].value : 0;
+    return dim >= 0 && dim < n->type->rank && !n->type->dims[dim].sym ? n->type->dims[dim].value : 0;
 }
 
 static bool same_type(const fx_type *a, const fx_type *b)
@@ -379,6 +395,8 @@ static bool constant(const fx_node *n, int depth, int *budget)
     if (n->opcode == FX_GET_ATTR)
         return true;
     if (n->opcode != FX_CALL_FUNCTION || !n->op || (n->op->flags & (FX_OP_RANDOM | FX_OP_EFFECT)) || depth == 0 || --*budget < 0)
+        return false;
+    if (!n->type || (n->type->kind == FX_TYPE_TENSOR && !fx_type_is_static(n->type)))
         return false;
     if (n->n_operands == 0)
         return n->op->cls == FX_CLASS_CREATE;

@@ -60,7 +60,7 @@ fx_node *fx_rw_wide(fx_rw *w, fx_node *x);
 
 /* Sizes of a static tensor; returns the rank, 0 when there is no such type. */
 int fx_dims(const fx_node *n, int64_t *sizes);
-int64_t fx_dim_size(const fx_node *n, int dim); /* negative dims count from the end; 0 when out of range */
+int64_t fx_dim_size(const fx_node *n, int dim); /* negative dims count from the end; 0 when out of range or dynamic */
 /* Sizes of any tensor, numbers or expressions; the rank, -1 when it is not one. */
 int fx_sizes(const fx_node *n, fx_dim *sizes);
 bool fx_is_tensor(const fx_node *n);            /* typed as a tensor whose sizes are numbers */

@@ -252,8 +252,8 @@ static bool has_in_place(const fx_op *op)
 /* Whether elements of a view may be the same memory: eager refuses to write there. */
 static bool overlaps(const fx_node *n)
 {
-    for (; n->op && n->op->cls == FX_CLASS_VIEW && n->n_operands; n = n->operands[0].def)
-        if (n->op->id == FX_OP_unfold || n->op->id == FX_OP_expand || n->op->id == FX_OP_expand_as)
+    for (; n->op && (n->op->cls == FX_CLASS_VIEW || n->op->id == FX_OP_getitem) && n->n_operands; n = n->operands[0].def)
+        if (strstr(n->op->name, "unfold") || n->op->id == FX_OP_expand || n->op->id == FX_OP_expand_as || strstr(n->op->name, "meshgrid"))
             return true;
     return false;
 }
@@ -312,6 +312,10 @@ static bool eager_refuses(const fx_node *n)
         return n->type->kind == FX_TYPE_TENSOR && !fx_dtype_is_float(n->type->dtype) && !strstr(n->op->name, "Tensor") && !small_numbers(n);
     if (strstr(n->op->name, "aten.cum") || n->op->cls == FX_CLASS_CONTRACTION || strstr(n->op->name, "index_add"))
         return n->type->kind == FX_TYPE_TENSOR && n->type->dtype == FX_BOOL;
+    if (strstr(n->op->name, "aten.topk") && n->operands[0].def->type->rank == 0)
+        return true;
+    if (strstr(n->op->name, "instance_norm") && fx_type_numel(n->operands[0].def->type) == 0)
+        return true;
     if (n->op->id == FX_OP_addbmm && (n->type->dtype == FX_F16 || n->type->dtype == FX_BF16))
         return true; /* rounds after each matrix of the batch */
     if (!strstr(n->op->name, "sub.") && n->op->id != FX_OP_neg)

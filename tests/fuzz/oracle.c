@@ -303,6 +303,11 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
         }
         for (int k = 0; k < v->n; k++)
             widen(&v->t[k], v->error[k], 4, 8 * eps * largest(&v->t[k]));
+        if (n->op->cls == FX_CLASS_NORM && !strstr(n->op->name, "softmax")) /* what infinities give depends on how moments are taken */
+            for (int k = 0; k < v->n; k++)
+                for (int64_t i = 0; i < fx_tensor_numel(&v->t[k]); i++)
+                    if (!isfinite(fx_tensor_get(&v->t[k], i)))
+                        v->error[k][i] = INFINITY;
     } else {
         if (how == INNER && !sensitivity(o, n, v, 2 * eps_of(v->t[0].dtype), OWN_SAMPLES, v->error))
             know_nothing(o, v);

@@ -23,6 +23,13 @@ ELSEWHERE = {
     "fxcc.attention.default": "tests/unit/test_lower_attention.c: it is no operator of PyTorch's",
     "_operator.getitem": "every case with several results",
     "aten.sym_size.int": "test_dynamic_sizes",
+    "aten.sym_numel.default": "test_arithmetic_on_sizes",
+    "torch.sym_max": "test_arithmetic_on_sizes",
+    "torch.sym_min": "test_arithmetic_on_sizes",
+    "torch.sym_sum": "test_arithmetic_on_sizes",
+    "aten.sym_constrain_range.default": "tests/lower/sizes.test",
+    "aten.sym_constrain_range_for_size.default": "tests/lower/sizes.test",
+    "aten._assert_scalar.default": "tests/lower/sizes.test",
     "aten.new_empty.default": "test_empty",
     "aten.empty.memory_format": "test_empty",
     "aten.empty_like.default": "test_empty",
@@ -295,6 +302,33 @@ def test_dynamic_sizes(fxcc, tmp_path):
                 assert difference(g, w.numpy(), "max") is None
         err = library.run(numpy.zeros((65, 3, 24, 20), numpy.float32))
         assert "input 'x': expected f32[" in err and "got f32[65, 3, 24, 20]" in err
+
+
+class Arithmetic(torch.nn.Module):
+    def forward(self, x, y):
+        n, m = x.shape
+        return (x.new_zeros(torch.sym_max(n, m) // 2 + 1) + 1, x.reshape(-1, 2)[: n * m // 4], x[:, m - 2:], x.repeat(2, 1)[-n:],
+                torch.arange(n * 3 - m % 2), x.reshape(x.numel() // 2, 2).sum(0), torch.ones(torch.sym_min(n, 7), n + m + 5), x.mT @ x,
+                y.expand(n, 3), torch.cat([x, x], 1).view(n, 2, m).unbind(1)[1], x.tril(), x[torch.arange(n - 1)])
+
+
+def test_arithmetic_on_sizes(fxcc, tmp_path):
+    """Interpreted as imported and in core form, at several sizes."""
+    model = Arithmetic()
+    n, half = torch.export.Dim("n", min=2, max=64), torch.export.Dim("half", min=2, max=64)
+    program = torch.export.export(model, (torch.randn(6, 10), torch.randn(1, 3)), dynamic_shapes=({0: n, 1: 2 * half}, None))
+    torch.export.save(program, tmp_path / "m.pt2")
+    done = subprocess.run([fxcc, "compile", tmp_path / "m.pt2", "-o", tmp_path / "c", "--stop-after=decompose", "--dump-after=decompose"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "core.fx").write_text(done.stdout[done.stdout.index("graph "):])
+    assert "sym_" not in done.stdout and "_operator" not in done.stdout
+    for rows, columns in ((6, 10), (2, 4), (9, 30)):
+        x, y = torch.randn(rows, columns), torch.randn(1, 3)
+        for graph in ("m.pt2", "core.fx"):
+            for g, w in zip(run_model(fxcc, tmp_path / graph, [x, y], tmp_path), model(x, y), strict=True):
+                assert difference(g, w.numpy(), "max") is None
+    assert "input 'x'" in run_model(fxcc, tmp_path / "core.fx", [torch.randn(70, 10), y], tmp_path, expect=1)
 
 
 def test_wrong_inputs(fxcc, tmp_path):

@@ -49,8 +49,9 @@ def written_twice(x):
     return y, v + 0, w + 0
 
 
-def conv_transpose(x, w):
-    return F.conv_transpose2d(x, w, None, 2, 1, 1)
+def conv_transpose(x):
+    y = F.conv_transpose2d(x.expand(1, 3, 28, 28), torch.full((3, 6, 3, 3), 0.5), None, 2, 1, 1)
+    return y.view(1, 6, 56, 56)[:, ::5, ::11, ::11]
 
 
 # title, function, inputs
@@ -87,7 +88,7 @@ CASES = [
     ("bool arithmetic", lambda a, b: (a + b, a * b, a & ~b, (a.to(i64) + b).sum()), [t([True, True, False], torch.bool), t([True, False, False], torch.bool)]),
     ("bits", lambda a, b: (a & b, a | b, a ^ b, ~a), [t([12, -1, 7], i16), t([10, 5, -8], i16)]),
     ("AvgPool2d with divisor_override", lambda x: F.avg_pool2d(x, 2, divisor_override=1), [torch.ones(1, 1, 4, 4)]),
-    ("ConvTranspose2d's shape", conv_transpose, [torch.ones(1, 3, 28, 28)[:, :, :5, :5].clone(), torch.ones(3, 6, 3, 3)]),
+    ("ConvTranspose2d's shape", conv_transpose, [t([[[[1.5]]]])]),
     ("std of a constant row", lambda x: x.std(1), [t([[3.1] * 7, [1e6] * 7, [0.1] * 7])]),
     ("split 4 of 10", lambda x: x.split(4), [torch.arange(10.0)]),
     ("v lives as long as it is read", aliased, [t([[1.0, 2.0], [3.0, 4.0]])]),
