@@ -582,6 +582,23 @@ static bool substitute(poly *p, int k, int64_t factor, const poly *what)
     return found;
 }
 
+/* a // (b m) is (a // b) // m: m times it is a // b less a rest. For quotient k, when a // b is there too. */
+static bool replace_coarse(fx_context *ctx, proof *f, poly *p, int k)
+{
+    const fx_sym *q = f->atom[k];
+    for (int j = 0; j < f->n_atoms; j++) {
+        const fx_sym *fine = f->atom[j];
+        if (fine->kind != FX_SYM_FLOORDIV || fine->args[0] != q->args[0] || fine->args[1]->kind != FX_SYM_INT || fine->args[1]->value < 1 ||
+            q->args[1]->value <= fine->args[1]->value || q->args[1]->value % fine->args[1]->value)
+            continue;
+        fx_dim a = fx_dim_sym(fine), m = fx_dim_of(q->args[1]->value / fine->args[1]->value);
+        poly whole;
+        if (read_poly(f, fx_dim_as_sym(ctx, fx_dim_sub(ctx, a, fx_dim_mod(ctx, a, m))), &whole) && substitute(p, k, m.value, &whole))
+            return true;
+    }
+    return false;
+}
+
 /* by * (a // by) is a - a % by, where the rest is within [0, by): with that in place of the quotient, by how much the last window
  * of a strided one falls short is bounded. The other way round (`mods`) a rest is what whole pieces leave: no more than a. True when
  * something was replaced. */
@@ -593,6 +610,8 @@ static bool replace_quotient(fx_context *ctx, proof *f, poly *p, bool mods)
         if ((mods ? q->kind != FX_SYM_MOD : q->kind != FX_SYM_FLOORDIV && !up) || q->args[1]->kind != FX_SYM_INT || q->args[1]->value < 1)
             continue;
         fx_dim a = fx_dim_sym(q->args[0]), by = fx_dim_of(q->args[1]->value), what;
+        if (!mods && !up && replace_coarse(ctx, f, p, k))
+            return true;
         if (mods)
             what = fx_dim_sub(ctx, a, fx_dim_mul(ctx, by, fx_dim_floordiv(ctx, a, by)));
         else if (up)

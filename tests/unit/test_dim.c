@@ -44,6 +44,9 @@ START_TEST(sizes_of_indices_are_proved)
     fx_dim end = add(mul(add(windows, n(-1)), n(2)), n(3));
     ck_assert(fx_dim_le(ctx, symbols, end, add(h, n(2))));
     ck_assert(!fx_dim_le(ctx, symbols, end, add(h, n(1))));
+    /* Every fourth of every second: 2 * (h // 4) <= h // 2. */
+    ck_assert(fx_dim_le(ctx, symbols, mul(fx_dim_floordiv(ctx, h, n(4)), n(2)), fx_dim_floordiv(ctx, h, n(2))));
+    ck_assert(!fx_dim_le(ctx, symbols, mul(fx_dim_floordiv(ctx, h, n(4)), n(3)), fx_dim_floordiv(ctx, h, n(2))));
     /* Whole pieces of 32 and what is left of h: within it, and apart. */
     fx_dim whole = mul(fx_dim_floordiv(ctx, h, n(32)), n(32)), left = fx_dim_mod(ctx, h, n(32));
     ck_assert(fx_dim_le(ctx, symbols, add(whole, left), h));
