@@ -77,10 +77,32 @@ static bool make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, c
     return true;
 }
 
+/* A chain of views that strides can express after all (heads merged with the batch and split again) is a window: no one copies. */
+static void settle(fx_build *b, fx_node *n)
+{
+    fx_imaps m = maps_of(b);
+    const fx_lazy *lazy = b->lazy[n->id];
+    if (lazy->map->n != 1 || lazy->map->piece[0].source < 0)
+        return;
+    int source = lazy->map->piece[0].source;
+    const fx_window *v = &b->value[lazy->src[source]->id];
+    if (v->buf < 0)
+        return;
+    const fx_imap *flat = fx_imap_flat(&m, lazy->map, source, v->offset, v->strides);
+    fx_window r = {.buf = v->buf, .dtype = v->dtype, .rank = n->type->rank};
+    if (!fx_ix_strided(flat->piece[0].index[0], r.rank, &r.offset, r.strides))
+        return;
+    memcpy(r.dims, n->type->dims, sizeof(fx_dim) * (size_t)r.rank);
+    b->value[n->id] = r;
+}
+
 bool fx_build_lazy_view(fx_build *b, fx_node *n)
 {
     fx_node *x = fx_node_input(n, 0);
-    return make_lazy(b, n, 1, &x, NULL);
+    if (!make_lazy(b, n, 1, &x, NULL))
+        return false;
+    settle(b, n);
+    return true;
 }
 
 bool fx_build_lazy_join(fx_build *b, fx_node *n, int n_src, fx_node *const *src, const fx_sexpr *fill)
