@@ -147,6 +147,29 @@ static void check_norm(fx_check *c, const fx_call_stmt *call)
     check_pitch(c, call, "ys_n", "n", spanned(c, call, "hw", "ys_p", channels));
 }
 
+/* Rows of `dense` elements, told by batch, head and row, do not overlap: there is an order of the three in which each stride spans
+ * what lies inside it. */
+static void check_rows_apart(fx_check *c, const fx_call_stmt *call, fx_dim dense)
+{
+    static const char *const axis[][2] = {{"batch", "o_b"}, {"heads", "o_h"}, {"m", "o_m"}};
+    static const int orders[][3] = {{1, 2, 0}, {2, 1, 0}, {0, 1, 2}, {1, 0, 2}, {0, 2, 1}, {2, 0, 1}}; /* innermost first */
+    for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+        fx_dim inside = dense;
+        bool apart = true;
+        for (int i = 0; apart && i < 3; i++) {
+            const char *const *a = axis[orders[k][i]];
+            if (fx_check_le(c, field(call, a[0]), fx_dim_of(1)))
+                continue;
+            apart = fx_check_le(c, inside, field(call, a[1]));
+            inside = spanned(c, call, a[0], a[1], inside);
+        }
+        if (apart)
+            return;
+    }
+    fx_check_bad(c, "call %s: output rows overlap: strides o_b %s, o_h %s, o_m %s of rows of %s", call->name, fx_check_text(c, field(call, "o_b")),
+                 fx_check_text(c, field(call, "o_h")), fx_check_text(c, field(call, "o_m")), fx_check_text(c, dense));
+}
+
 static void check_attention(fx_check *c, const fx_call_stmt *call)
 {
     static const char *const sizes[] = {"batch", "heads", "kv_heads", "m", "dv", "slots", NULL};
@@ -158,18 +181,7 @@ static void check_attention(fx_check *c, const fx_call_stmt *call)
     if (!fx_dim_is(kv_heads, 0) && !fx_dim_divide(c->ctx, heads, kv_heads, &group))
         fx_check_bad(c, "call %s: %s heads of queries do not divide by %s heads of keys", call->name, fx_check_text(c, heads),
                      fx_check_text(c, kv_heads));
-    /* Heads lie side by side in a row, or rows in a head. */
-    fx_dim dv = field(call, "dv"), o_m = field(call, "o_m"), inner;
-    bool one = fx_check_le(c, heads, fx_dim_of(1));
-    if (!one && fx_check_le(c, spanned(c, call, "heads", "o_h", dv), o_m)) {
-        check_pitch(c, call, "o_h", "heads", dv);
-        inner = spanned(c, call, "m", "o_m", spanned(c, call, "heads", "o_h", dv));
-    } else {
-        check_pitch(c, call, "o_m", "m", dv);
-        check_pitch(c, call, "o_h", "heads", spanned(c, call, "m", "o_m", dv));
-        inner = one ? spanned(c, call, "m", "o_m", dv) : spanned(c, call, "heads", "o_h", spanned(c, call, "m", "o_m", dv));
-    }
-    check_pitch(c, call, "o_b", "batch", inner);
+    check_rows_apart(c, call, field(call, "dv"));
 }
 
 /* The strides of x and y are the same, where there is more than one of what they step over. */

@@ -39,7 +39,7 @@ typedef struct fx_group {
 /* A value that is not stored: element by element it is one of the sources, or `fill` where the map reads none. */
 typedef struct fx_lazy {
     const fx_imap *map;
-    int n_src;
+    int n_src, n_operands;         /* the first n_operands sources are the node's own operands */
     fx_node **src;
     const fx_sexpr *fill;
 } fx_lazy;

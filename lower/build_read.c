@@ -15,6 +15,11 @@ static fx_imaps maps_of(fx_build *b)
 
 /* ---- which values are not stored ---------------------------------------------------------------------------- */
 
+static bool is_lazy(const fx_build *b, const fx_node *n)
+{
+    return b->value[n->id].buf < 0 && b->lazy[n->id];
+}
+
 /* Whether every user of n is a pointwise region, which reads through maps, maybe behind views. */
 static bool only_loops_read(const fx_build *b, const fx_node *n, int depth)
 {
@@ -45,7 +50,7 @@ static bool make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, c
     fx_lazy *lazy = FX_NEW(b->scratch, fx_lazy);
     int cap = 0;
     for (int i = 0; i < n_src; i++) {
-        const fx_lazy *of = b->value[src[i]->id].buf < 0 ? b->lazy[src[i]->id] : NULL;
+        const fx_lazy *of = is_lazy(b, src[i]) ? b->lazy[src[i]->id] : NULL;
         cap += of ? of->n_src : 1;
     }
     lazy->src = FX_NEW_ARRAY(b->scratch, fx_node *, cap + n_src + 1);
@@ -53,9 +58,9 @@ static bool make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, c
     /* direct sources keep their numbers; what is read through lazy ones comes behind */
     for (int i = 0; i < n_src; i++)
         lazy->src[i] = src[i];
-    lazy->n_src = n_src;
+    lazy->n_src = lazy->n_operands = n_src;
     for (int i = 0; i < n_src; i++) {
-        const fx_lazy *of = b->value[src[i]->id].buf < 0 ? b->lazy[src[i]->id] : NULL;
+        const fx_lazy *of = is_lazy(b, src[i]) ? b->lazy[src[i]->id] : NULL;
         if (!of)
             continue;
         if (of->fill && lazy->fill) /* one number for the pieces that read nothing */
@@ -72,10 +77,32 @@ static bool make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, c
     return true;
 }
 
+/* A chain of views that strides can express after all (heads merged with the batch and split again) is a window: no one copies. */
+static void settle(fx_build *b, fx_node *n)
+{
+    fx_imaps m = maps_of(b);
+    const fx_lazy *lazy = b->lazy[n->id];
+    if (lazy->map->n != 1 || lazy->map->piece[0].source < 0)
+        return;
+    int source = lazy->map->piece[0].source;
+    const fx_window *v = &b->value[lazy->src[source]->id];
+    if (v->buf < 0)
+        return;
+    const fx_imap *flat = fx_imap_flat(&m, lazy->map, source, v->offset, v->strides);
+    fx_window r = {.buf = v->buf, .dtype = v->dtype, .rank = n->type->rank};
+    if (!fx_ix_strided(flat->piece[0].index[0], r.rank, &r.offset, r.strides))
+        return;
+    memcpy(r.dims, n->type->dims, sizeof(fx_dim) * (size_t)r.rank);
+    b->value[n->id] = r;
+}
+
 bool fx_build_lazy_view(fx_build *b, fx_node *n)
 {
     fx_node *x = fx_node_input(n, 0);
-    return make_lazy(b, n, 1, &x, NULL);
+    if (!make_lazy(b, n, 1, &x, NULL))
+        return false;
+    settle(b, n);
+    return true;
 }
 
 bool fx_build_lazy_join(fx_build *b, fx_node *n, int n_src, fx_node *const *src, const fx_sexpr *fill)
@@ -103,7 +130,7 @@ static void widen(const fx_window *v, int rank, fx_dim *strides)
 fx_status fx_build_read(fx_build *b, fx_node *n, int rank, const fx_dim *dims, fx_read *out)
 {
     fx_imaps m = maps_of(b);
-    const fx_lazy *lazy = b->value[n->id].buf < 0 ? b->lazy[n->id] : NULL;
+    const fx_lazy *lazy = is_lazy(b, n) ? b->lazy[n->id] : NULL;
     *out = (fx_read){0};
     if (lazy) {
         const fx_imap *wide = fx_imap_expand(&m, n->type->rank, n->type->dims, rank, dims);
@@ -198,18 +225,55 @@ bool fx_build_read_boxes(fx_build *b, const fx_window *dst, int n, const fx_read
 
 /* ---- copies of what is not stored ------------------------------------------------------------------------------ */
 
+/* Stores what the lazy operands of n read, so that n reads through a map of its own op only. */
+static fx_status shorten(fx_build *b, fx_node *n)
+{
+    const fx_lazy *lazy = b->lazy[n->id];
+    for (int i = 0; i < lazy->n_operands; i++) {
+        fx_node *d = lazy->src[i];
+        if (!is_lazy(b, d))
+            continue;
+        if (d->op->cls == FX_CLASS_VIEW && is_lazy(b, fx_node_input(d, 0))) {
+            fx_window v; /* a view of what is stored is often a window */
+            FX_TRY(fx_build_value(b, fx_node_input(d, 0), &v));
+            b->lazy[d->id] = NULL;
+            FX_TRY(fx_build_view(b, d));
+        }
+        if (is_lazy(b, d))
+            FX_TRY(fx_build_store(b, d, NULL));
+    }
+    b->lazy[n->id] = NULL;
+    if (n->op->cls == FX_CLASS_VIEW)
+        return fx_build_view(b, n);
+    return make_lazy(b, n, lazy->n_operands, lazy->src, lazy->fill) ? FX_OK : FX_INTERNAL;
+}
+
+/* The boxes of a copy of n into a place; false when no loops read through its map. */
+static bool copy_boxes(fx_build *b, const fx_read *from, const fx_window *out, int *n_boxes, fx_read_box **boxes)
+{
+    fx_read reads[2] = {*from, {.strided = true, .access = {.buf = out->buf, .offset = out->offset}}};
+    memcpy(reads[1].access.strides, out->strides, sizeof out->strides);
+    b->n_vars = b->n_locals = 0;
+    return fx_build_read_boxes(b, out, 2, reads, n_boxes, boxes);
+}
+
 fx_status fx_build_store(fx_build *b, fx_node *n, const fx_window *like)
 {
     fx_window out;
-    fx_read reads[2];
+    fx_read read;
     fx_read_box *boxes;
     int n_boxes;
-    FX_TRY(fx_build_read(b, n, n->type->rank, n->type->dims, &reads[0]));
+    FX_TRY(fx_build_read(b, n, n->type->rank, n->type->dims, &read));
     FX_TRY(fx_build_place(b, n, like, &out));
-    reads[1] = (fx_read){.strided = true, .access = {.buf = out.buf, .offset = out.offset}};
-    memcpy(reads[1].access.strides, out.strides, sizeof out.strides);
-    b->n_vars = b->n_locals = 0;
-    if (!fx_build_read_boxes(b, &out, 2, reads, &n_boxes, &boxes))
+    bool made = copy_boxes(b, &read, &out, &n_boxes, &boxes);
+    if (!made) {
+        FX_TRY(shorten(b, n));
+        if (b->value[n->id].buf >= 0)
+            return FX_OK; /* a window now */
+        FX_TRY(fx_build_read(b, n, n->type->rank, n->type->dims, &read));
+        made = copy_boxes(b, &read, &out, &n_boxes, &boxes);
+    }
+    if (!made)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: no loops read through it to sizes %s", n->target,
                        fx_build_dims(b, out.rank, out.dims));
     const char *why = n->op->cls == FX_CLASS_VIEW ? "view" : n->op->id == FX_OP_cat ? "cat" : "pad";

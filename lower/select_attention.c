@@ -37,16 +37,16 @@ static fx_status set_mask(fx_build *b, fx_node *n, fx_call_stmt *c)
     return FX_OK;
 }
 
-/* Heads side by side in a row, as the projection after them reads it, when that is how the result is used; else row-major. */
+/* In memory as a permute after it orders the dims (heads side by side in a row, for the projection); else row-major. */
 static const fx_window *place_like(const fx_node *n, const fx_window *q, fx_window *pattern)
 {
     *pattern = *q;
     for (const fx_use *u = n->first_use; u; u = u->next) {
         int64_t dims[FX_MAX_RANK];
-        if (!fx_is_call(u->user, FX_OP_permute) || fx_node_ints(u->user, 1, dims, FX_MAX_RANK) != 4 || dims[1] != 2 || dims[2] != 1)
+        if (!fx_is_call(u->user, FX_OP_permute) || fx_node_ints(u->user, 1, dims, FX_MAX_RANK) != 4 || (dims[3] != 3 && dims[3] != -1))
             continue;
-        for (int d = 0; d < 4; d++) /* only their order counts */
-            pattern->strides[d] = fx_dim_of((int64_t[]){8, 2, 4, 1}[d]);
+        for (int i = 0; i < 4; i++) /* only their order counts */
+            pattern->strides[dims[i] < 0 ? dims[i] + 4 : dims[i]] = fx_dim_of(8 >> i);
         return pattern;
     }
     return NULL;
