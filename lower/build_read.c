@@ -33,7 +33,7 @@ static bool only_loops_read(const fx_build *b, const fx_node *n, int depth)
         if (user->op->cls == FX_CLASS_VIEW || joins) {
             if (depth == DEEPEST || !only_loops_read(b, user, depth + 1))
                 return false;
-        } else if (user->op->cls != FX_CLASS_POINTWISE || !root || b->group[root->id].anchor) {
+        } else if (user->op->cls != FX_CLASS_POINTWISE || !root || b->group[root->id].anchor || b->group[root->id].rows) {
             return false;
         }
     }
