@@ -249,6 +249,9 @@ bool fx_call_may_be_in_place(const fx_call_stmt *c);
  * read; `planned`: offsets set and no two buffers that live at once overlap (but for overlay). Shares no code with the planner. */
 fx_status fx_program_verify(fx_program *p, bool planned, const char *where);
 
+/* ---- program_types.c: FX_ERR_UNSUPPORTED names the tensor or step of a type that the program's target has not */
+fx_status fx_program_check_types(const fx_program *p);
+
 /* ---- program_print.c, program_parse.c ---------------------------------------------------------------------- */
 /* Weights of at most 64 elements with their values, larger ones by name, size and hash. */
 void fx_program_print(fx_text *t, const fx_program *p);
