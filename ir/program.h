@@ -104,6 +104,9 @@ const fx_kernel *fx_kernel_get(fx_kernel_id id);      /* kernel.c: a row of a co
 const fx_kernel *fx_kernel_find(const char *name);    /* NULL if there is none */
 int fx_kernel_field(const fx_kernel *k, const char *name); /* position, -1 */
 int fx_kernel_buf(const fx_kernel *k, const char *name);   /* position of a buffer argument, -1 */
+/* Position of the argument that is read in step with what is written, so that y may take its place; -1: none. The residual of a contraction,
+ * or x where kernel.def says "y may be x". */
+int fx_kernel_in_step(const fx_kernel *k);
 
 typedef struct fx_call_stmt {
     fx_kernel_id kernel;

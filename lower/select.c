@@ -220,10 +220,11 @@ bool fx_window_forward(fx_build *b, const fx_window *v)
     return true;
 }
 
-/* Kernels whose result may take the place of x, element by element (kernel.def: "y may be x"). */
-static bool may_be_x(fx_kernel_id k)
+/* Kernels whose result may take the place of x. */
+static bool may_be_x(fx_kernel_id id)
 {
-    return k == FX_K_softmax || k == FX_K_log_softmax || k == FX_K_layer_norm || k == FX_K_rms_norm;
+    const fx_kernel *k = fx_kernel_get(id);
+    return fx_kernel_in_step(k) >= 0 && fx_kernel_in_step(k) == fx_kernel_buf(k, "x");
 }
 
 static bool reads_twice(const fx_call_stmt *c, int buf)
