@@ -239,7 +239,10 @@ fx_status fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_wi
 {
     fx_call_set_window(c, "x", x);
     fx_call_set_window(c, "y", y);
-    if (may_be_x(c->kernel) && !reads_twice(c, x->buf))
+    bool same = x->rank == y->rank; /* sizes of 1 included: their strides are fields, which verifiers compare */
+    for (int i = 0; same && i < x->rank; i++)
+        same = fx_dim_equal(x->strides[i], y->strides[i]) || c->kernel != FX_K_attention;
+    if (same && may_be_x(c->kernel) && !reads_twice(c, x->buf))
         fx_select_overlay(b, y, x, NULL);
     fx_call_emit(b, n, c, title);
     return fx_select_settle(b, n, y);
