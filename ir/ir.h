@@ -730,6 +730,7 @@ typedef struct fx_target {
     int64_t l1, l2;        /* data cache bytes */
     int pointer_bits;
     const char *isa;       /* suffix of libfxrt's symbols: "avx2" */
+    unsigned lacks;        /* 1u << dtype for each that programs must not compute in or hold; 0: all exist */
 } fx_target;
 
 /* A preset (generic, x86_64-avx2, x86_64-avx512, native, aarch64, cortex-m4) or a file of `key = value` lines. */

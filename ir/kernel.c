@@ -71,6 +71,11 @@ int fx_kernel_field(const fx_kernel *k, const char *name)
     return -1;
 }
 
+int fx_kernel_in_step(const fx_kernel *k)
+{
+    return fx_kernel_buf(k, strstr(k->doc, "y may be x") ? "x" : "r");
+}
+
 int fx_kernel_buf(const fx_kernel *k, const char *name)
 {
     for (int i = 0; i < k->n_bufs; i++) {

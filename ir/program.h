@@ -104,6 +104,9 @@ const fx_kernel *fx_kernel_get(fx_kernel_id id);      /* kernel.c: a row of a co
 const fx_kernel *fx_kernel_find(const char *name);    /* NULL if there is none */
 int fx_kernel_field(const fx_kernel *k, const char *name); /* position, -1 */
 int fx_kernel_buf(const fx_kernel *k, const char *name);   /* position of a buffer argument, -1 */
+/* Position of the argument that is read in step with what is written, so that y may take its place; -1: none. The residual of a contraction,
+ * or x where kernel.def says "y may be x". */
+int fx_kernel_in_step(const fx_kernel *k);
 
 typedef struct fx_call_stmt {
     fx_kernel_id kernel;
@@ -248,6 +251,9 @@ bool fx_call_may_be_in_place(const fx_call_stmt *c);
 /* Every name defined, types agree, indices within their buffers, kernel fields complete, arena buffers written before
  * read; `planned`: offsets set and no two buffers that live at once overlap (but for overlay). Shares no code with the planner. */
 fx_status fx_program_verify(fx_program *p, bool planned, const char *where);
+
+/* ---- program_types.c: FX_ERR_UNSUPPORTED names the tensor or step of a type that the program's target has not */
+fx_status fx_program_check_types(const fx_program *p);
 
 /* ---- program_print.c, program_parse.c ---------------------------------------------------------------------- */
 /* Weights of at most 64 elements with their values, larger ones by name, size and hash. */

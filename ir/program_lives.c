@@ -122,18 +122,12 @@ static void inplace_expr(inplace *w, const fx_sexpr *e)
         inplace_expr(w, e->arg[i]);
 }
 
-/* The argument that a kernel reads in step with what it writes: a contraction adds the residual to an element when it stores it; softmax and
- * norms read a row whole before they write it, and attention a row of queries (kernel.def: "y may be x"). */
-static int read_in_step(const fx_kernel *k)
-{
-    bool rows = k->id == FX_K_softmax || k->id == FX_K_log_softmax || k->id == FX_K_layer_norm || k->id == FX_K_rms_norm || k->id == FX_K_attention;
-    return fx_kernel_buf(k, rows ? "x" : "r");
-}
-
+/* A contraction adds the residual to an element when it stores it; softmax and norms read a row whole before they write it, and attention a
+ * row of queries. */
 static void inplace_call(inplace *w, const fx_call_stmt *call)
 {
     const fx_kernel *k = fx_kernel_get(call->kernel);
-    int r = read_in_step(k), y = fx_kernel_buf(k, "y");
+    int r = fx_kernel_in_step(k), y = fx_kernel_buf(k, "y");
     bool reads = false, writes = false;
     for (int i = 0; i < k->n_bufs; i++) {
         if (call->buf[i] == w->old && i != r)

@@ -51,7 +51,7 @@ static const char *native_name(void)
 }
 
 /* The file form: one row a key. Numbers are checked against [min, max]. */
-typedef enum key_kind { KEY_TEXT, KEY_BOOL, KEY_INT, KEY_INT64 } key_kind;
+typedef enum key_kind { KEY_TEXT, KEY_BOOL, KEY_INT, KEY_INT64, KEY_TYPES } key_kind;
 
 static const struct key {
     const char *name;
@@ -69,9 +69,50 @@ static const struct key {
     {"l2", KEY_INT64, offsetof(fx_target, l2), 1024, INT64_C(1) << 36},
     {"pointer_bits", KEY_INT, offsetof(fx_target, pointer_bits), 16, 64},
     {"isa", KEY_TEXT, offsetof(fx_target, isa), 0, 0},
+    {"types", KEY_TYPES, offsetof(fx_target, lacks), 0, 0},
 };
 
 enum { N_KEYS = sizeof keys / sizeof keys[0] };
+
+/* "all", or the types that exist: "f32, i32, bool". */
+static void print_types(fx_text *t, unsigned lacks)
+{
+    bool any = false;
+    for (int d = 0; d < FX_DTYPE_COUNT && lacks; d++) {
+        if (lacks >> d & 1)
+            continue;
+        fx_printf(t, "%s%s", any ? ", " : "", fx_dtype_short((fx_dtype)d));
+        any = true;
+    }
+    if (!lacks)
+        fx_puts(t, "all");
+}
+
+static bool parse_types(const char *s, size_t n, unsigned *lacks)
+{
+    unsigned there = 0;
+    if (n == 3 && memcmp(s, "all", 3) == 0) {
+        *lacks = 0;
+        return true;
+    }
+    for (const char *end = s + n; s < end;) {
+        const char *comma = memchr(s, ',', (size_t)(end - s)), *stop = comma ? comma : end, *next = comma ? comma + 1 : end;
+        while (s < stop && *s == ' ')
+            s++;
+        while (stop > s && stop[-1] == ' ')
+            stop--;
+        int d = 0;
+        while (d < FX_DTYPE_COUNT &&
+               !(strlen(fx_dtype_short((fx_dtype)d)) == (size_t)(stop - s) && memcmp(fx_dtype_short((fx_dtype)d), s, (size_t)(stop - s)) == 0))
+            d++;
+        if (d == FX_DTYPE_COUNT)
+            return false;
+        there |= 1u << d;
+        s = next;
+    }
+    *lacks = ~there & ((1u << FX_DTYPE_COUNT) - 1);
+    return there != 0;
+}
 
 void fx_target_print(fx_text *t, const fx_target *target)
 {
@@ -92,6 +133,9 @@ void fx_target_print(fx_text *t, const fx_target *target)
             break;
         case KEY_INT64:
             fx_printf(t, "%lld", (long long)*(const int64_t *)field);
+            break;
+        case KEY_TYPES:
+            print_types(t, *(const unsigned *)field);
             break;
         }
         fx_putn(t, "\n", 1);
@@ -132,6 +176,12 @@ static fx_status parse_value(fx_context *ctx, const fx_loc *loc, int line, const
         if (!yes && !(n == 5 && memcmp(s, "false", 5) == 0))
             return fx_fail(ctx, FX_ERR_FORMAT, loc, "line %d: %s: expected true or false, got '%s'", line, k->name, shown);
         *(bool *)field = yes;
+        return FX_OK;
+    }
+    if (k->kind == KEY_TYPES) {
+        if (!parse_types(s, n, (unsigned *)field))
+            return fx_fail(ctx, FX_ERR_FORMAT, loc, "line %d: types: expected all, or dtypes with commas between, as f32, i32, i64, bool, got '%s'", line,
+                           shown);
         return FX_OK;
     }
     int64_t v = 0;
@@ -197,7 +247,7 @@ static fx_status parse_target(fx_context *ctx, const fx_loc *loc, const char *te
                 k++;
             if (k == N_KEYS)
                 return fx_fail(ctx, FX_ERR_FORMAT, loc,
-                               "line %d: unknown key '%s', expected name, cflags, lanes, fma, mr, nr, l1, l2, pointer_bits or isa",
+                               "line %d: unknown key '%s', expected name, cflags, lanes, fma, mr, nr, l1, l2, pointer_bits, isa or types",
                                line, fx_intern_n(ctx, s, n < 80 ? n : 80));
             if (seen[k])
                 return fx_fail(ctx, FX_ERR_FORMAT, loc, "line %d: %s is given twice", line, keys[k].name);

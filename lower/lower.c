@@ -114,6 +114,8 @@ static fx_status run_pass(fx_lower *l, const pass *p)
         status = fx_graph_verify(l->graph, l->graph->stage, p->name);
     else if (p->run != fx_pass_prove) /* which changes nothing */
         status = fx_program_verify(l->program, !strcmp(p->name, "memory"), p->name);
+    if (status == FX_OK && p->run == fx_pass_build)
+        status = fx_program_check_types(l->program);
     if (l->opt->time_passes)
         say(l, fx_arena_printf(l->scratch, "# time %-14s %9.3f ms, verified in %.3f ms\n", p->name, 1e3 * seconds,
                                1e3 * (now() - start)));

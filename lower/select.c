@@ -220,10 +220,11 @@ bool fx_window_forward(fx_build *b, const fx_window *v)
     return true;
 }
 
-/* Kernels whose result may take the place of x, element by element (kernel.def: "y may be x"). */
-static bool may_be_x(fx_kernel_id k)
+/* Kernels whose result may take the place of x. */
+static bool may_be_x(fx_kernel_id id)
 {
-    return k == FX_K_softmax || k == FX_K_log_softmax || k == FX_K_layer_norm || k == FX_K_rms_norm;
+    const fx_kernel *k = fx_kernel_get(id);
+    return fx_kernel_in_step(k) >= 0 && fx_kernel_in_step(k) == fx_kernel_buf(k, "x");
 }
 
 static bool reads_twice(const fx_call_stmt *c, int buf)
@@ -238,7 +239,10 @@ fx_status fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_wi
 {
     fx_call_set_window(c, "x", x);
     fx_call_set_window(c, "y", y);
-    if (may_be_x(c->kernel) && !reads_twice(c, x->buf))
+    bool same = x->rank == y->rank; /* sizes of 1 included: their strides are fields, which verifiers compare */
+    for (int i = 0; same && i < x->rank; i++)
+        same = fx_dim_equal(x->strides[i], y->strides[i]) || c->kernel != FX_K_attention;
+    if (same && may_be_x(c->kernel) && !reads_twice(c, x->buf))
         fx_select_overlay(b, y, x, NULL);
     fx_call_emit(b, n, c, title);
     return fx_select_settle(b, n, y);

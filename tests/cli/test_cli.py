@@ -351,6 +351,18 @@ class Compiling(Case):
         self.ok("compile", DIGITS, "-o", self.dir / "out", f"--target={self.dir / 'mine.target'}", "--check")
         subprocess.run(["make", "-s", "check"], cwd=self.dir / "out", check=True, capture_output=True)
 
+    def test_types_that_a_target_lacks(self):
+        model, target = self.dir / "half.fx", self.dir / "small.target"
+        model.write_text('graph "half" imported\n\n%x : f32[4] = placeholder[x]\n%y : f16[4] = call_function[aten._to_copy.default](%x, torch.float16, None, None, None, False, None)\n'
+                         '%z : f32[4] = call_function[aten._to_copy.default](%y, torch.float32, None, None, None, False, None)\noutput((%z,))\n')
+        for types, says in (("all", None), ("f32, f16, bool", None), ("f32, i64", "is of float16, which target mine has not")):
+            target.write_text(self.target_text() + f"types = {types}\n")
+            if says:
+                self.fails("compile", model, "-o", self.dir / "out", f"--target={target}", says=says)
+            else:
+                self.ok("compile", model, "-o", self.dir / "out", f"--target={target}", "--check")
+        self.ok("compile", DIGITS, "-o", self.dir / "out", f"--target={target}")
+
     @staticmethod
     def target_text():
         return "name = mine\ncflags = -O1\nlanes = 1\nfma = false\nmr = 2\nnr = 4\nl1 = 16384\nl2 = 65536\npointer_bits = 64\nisa = generic\n"

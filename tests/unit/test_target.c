@@ -77,6 +77,23 @@ START_TEST(files_need_only_what_differs)
     ck_assert_int_eq(t.nr, 8);
     ck_assert(t.fma);
     ck_assert_int_eq(t.l1, 32768);
+    ck_assert_uint_eq(t.lacks, 0);
+}
+END_TEST
+
+START_TEST(types_that_exist)
+{
+    fx_target t, u;
+    fx_text printed;
+    const char *text = "name = small\ntypes = f32,  i32,i64 ,bool,u8\n";
+    ck_assert_int_eq(from_text(text, strlen(text), &t), FX_OK);
+    for (int d = 0; d < FX_DTYPE_COUNT; d++)
+        ck_assert_int_eq(t.lacks >> d & 1, d != FX_F32 && d != FX_I32 && d != FX_I64 && d != FX_BOOL && d != FX_U8);
+    fx_text_init(&printed, fx_context_arena(ctx));
+    fx_target_print(&printed, &t);
+    ck_assert_ptr_nonnull(strstr(printed.data, "types = f32, i32, i64, u8, bool\n"));
+    ck_assert_int_eq(from_text(printed.data, printed.size, &u), FX_OK);
+    ck_assert_uint_eq(t.lacks, u.lacks);
 }
 END_TEST
 
@@ -95,6 +112,8 @@ static const struct {
     {"name = a\nname = b\n", "line 2: name is given twice"},
     {"name = a\nwhat\n", "line 2: expected key = value, got 'what'"},
     {"name = a\nspeed = 3\n", "line 2: unknown key 'speed'"},
+    {"name = a\ntypes = f32, f8\n", "line 2: types: expected all, or dtypes with commas between, as f32, i32, i64, bool, got 'f32, f8'"},
+    {"name = a\ntypes = \n", "line 2: types: expected all"},
     {"name = a b\n", "line 1: name: expected letters, digits"},
     {"name = a\ncflags = -O2; rm -rf /\n", "line 2: cflags: expected compiler flags without"},
     {"name = a\ncflags = $(reboot)\n", "line 2: cflags: expected compiler flags without"},
@@ -132,6 +151,7 @@ static void add_tests(TCase *t)
     tcase_add_loop_test(t, presets_print_and_read_back, 0, (int)(sizeof presets / sizeof presets[0]));
     tcase_add_test(t, native_is_a_concrete_preset);
     tcase_add_test(t, files_need_only_what_differs);
+    tcase_add_test(t, types_that_exist);
     tcase_add_loop_test(t, mistakes_name_line_and_key, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
     tcase_add_test(t, no_file_and_no_sense);
 }
