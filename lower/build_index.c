@@ -176,6 +176,22 @@ static fx_status build_select(fx_build *b, fx_node *n, fx_node *x_node, int dim,
     return emit_read(&p);
 }
 
+/* An index has no more elements along a dim than what it chooses from: as eager, a run with other sizes is refused. */
+static void at_most(fx_build *b, fx_dim d, fx_dim most)
+{
+    fx_program *p = b->p;
+    if (fx_dim_known(d) || fx_dim_equal(d, most))
+        return;
+    for (size_t i = 0; i < p->n_symbols && fx_dim_known(most); i++) {
+        fx_sym_range *s = &p->symbols[i];
+        if (d.sym->kind == FX_SYM_SYMBOL && strcmp(d.sym->name, s->name) == 0 && most.value >= s->min) {
+            s->max = most.value < s->max ? most.value : s->max;
+            return;
+        }
+    }
+    fx_build_limit(b, most, d, "an index is no larger than what it chooses from");
+}
+
 static fx_status build_gather(fx_build *b, fx_node *n)
 {
     places p = {.b = b, .n = n};
@@ -186,8 +202,10 @@ static fx_status build_gather(fx_build *b, fx_node *n)
     set_dims(&p, rank, n->type->dims);
     p.access[0] = (fx_nest_access){.buf = x.buf, .offset = x.offset};
     for (int i = 0; i < x.rank && i < rank; i++) {
-        if (i != dim)
-            p.access[0].strides[i] = x.strides[i];
+        if (i == dim)
+            continue;
+        p.access[0].strides[i] = x.strides[i];
+        at_most(b, p.dims[i], x.dims[i]);
     }
     fx_dim extent = x.rank ? x.dims[dim] : fx_dim_of(1), stride = x.rank ? x.strides[dim] : fx_dim_of(0);
     FX_TRY(add_index(&p, fx_node_input(n, 2), 0, rank, extent, stride, false, what_of(x_node), dim));
@@ -295,15 +313,19 @@ static fx_status build_scatter(fx_build *b, fx_node *n)
     set_dims(&p, rank, index->type->dims);
     p.access[0] = (fx_nest_access){.buf = out.buf, .offset = out.offset};
     for (int i = 0; i < rank && i < out.rank; i++) {
-        if (i != dim)
-            p.access[0].strides[i] = out.strides[i];
+        if (i == dim)
+            continue;
+        p.access[0].strides[i] = out.strides[i];
+        at_most(b, p.dims[i], out.dims[i]);
     }
     fx_dim extent = out.rank ? out.dims[dim] : fx_dim_of(1), stride = out.rank ? out.strides[dim] : fx_dim_of(0);
     FX_TRY(add_index(&p, index, 0, rank, extent, stride, false, what_of(fx_node_input(n, 0)), dim));
     if (src_node) {
         FX_TRY(fx_build_value(b, src_node, &src));
-        for (int i = 0; i < src.rank && i < rank; i++)
-            src.dims[i] = index->type->dims[i]; /* only its beginning is read */
+        for (int i = 0; i < src.rank && i < rank; i++) { /* only its beginning is read */
+            at_most(b, index->type->dims[i], src.dims[i]);
+            src.dims[i] = index->type->dims[i];
+        }
     }
     return emit_write(&p, src_node ? &src : NULL, src_node ? 0 : fx_node_float(n, 3), false);
 }

@@ -55,6 +55,7 @@ static bool is_dead(const uses *u, const fx_stmt *s)
     case FX_ST_ARRAY:
         return s->buf >= u->first && u->b->p->bufs[s->buf].kind == FX_BUF_LOCAL && !u->array[s->buf - u->first];
     case FX_ST_LOOP:
+        return !s->body || (fx_dim_known(s->extent) && s->extent.value <= 0);
     case FX_ST_IF:
         return !s->body;
     default:

@@ -433,6 +433,19 @@ START_TEST(races_with_expressions)
 }
 END_TEST
 
+/* What only a limit tells is proved with it, and not without. */
+START_TEST(limits_help_proofs)
+{
+    const char *text = "program \"p\"\nsymbol b in [1, 64]\nsymbol s in [1, 64]\nlimit b - s \"s must be at most b\"\nbuffer y : arena f32[b, 4]\n"
+                       "step a {\n  for v0 in s {\n    for v1 in 4 {\n      y[4*v0 + v1] = 0.0:f32\n    }\n  }\n}\n";
+    fx_text messages;
+    fx_program *p;
+    ck_assert_msg(verify_text(text, false, &messages, &p) == FX_OK, "%s", messages.data);
+    ck_assert_int_eq(verify_text(replaced(text, "limit b - s \"s must be at most b\"\n", ""), false, &messages, &p), FX_INTERNAL);
+    ck_assert_ptr_nonnull(strstr(messages.data, "a store touches elements [0, 4*s - 1] of 'y', which has 4*b"));
+}
+END_TEST
+
 /* Any byte changed or cut: a program or a message. */
 START_TEST(no_bytes_harm_the_parser)
 {
@@ -476,6 +489,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, large_integers_are_exact);
     tcase_add_loop_test(t, threads_and_barriers, 0, COUNT(gpu_damages) + 1);
     tcase_add_loop_test(t, races_with_expressions, 0, COUNT(races));
+    tcase_add_test(t, limits_help_proofs);
     tcase_add_test(t, no_bytes_harm_the_parser);
 }
 
