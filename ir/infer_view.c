@@ -67,6 +67,13 @@ static fx_status reshape(fx_infer *c, const fx_type *x, fx_dim *dims, int n)
     return fx_infer_set(c, x->dtype, n, dims);
 }
 
+fx_dim fx_slice_end(const fx_graph *g, fx_dim v, fx_dim size)
+{
+    const fx_symbols symbols = {g->n_symbols, g->symbols};
+    bool negative = v.sym ? fx_dim_at_least(g->ctx, symbols, fx_dim_scale(g->ctx, v, -1), 1) : v.value < 0;
+    return negative ? fx_dim_add(g->ctx, size, v) : v;
+}
+
 /* Start and length of a slice of a dim as torch clamps them. */
 static fx_status slice_dim(const fx_infer *c, fx_dim size, fx_dim *out)
 {
@@ -80,10 +87,8 @@ static fx_status slice_dim(const fx_infer *c, fx_dim size, fx_dim *out)
         return fx_infer_fail(c, "argument 'step': expected a positive number");
     if (size.sym || start.sym || end.sym) {
         bool from_zero = fx_dim_is(start, 0), to_end = !end.sym && end.value == INT64_MAX;
-        if (!start.sym && start.value < 0)
-            start = fx_dim_add(c->ctx, size, start);
-        if (!end.sym && end.value < 0)
-            end = fx_dim_add(c->ctx, size, end);
+        start = fx_slice_end(c->node->graph, start, size);
+        end = fx_slice_end(c->node->graph, end, size);
         if (to_end)
             end = size;
         if (from_zero && to_end && step.value == 1) {

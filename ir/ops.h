@@ -49,6 +49,8 @@ fx_status fx_infer_ints(const fx_infer *c, int param, int64_t *out, int list_siz
 fx_status fx_infer_axis(const fx_infer *c, int64_t v, int rank, int *out);
 /* A list of dims as a mask; an empty list or None is all of them when `all`. */
 fx_status fx_infer_axes(const fx_infer *c, int param, int rank, bool all, uint32_t *mask);
+/* An end of a slice of a dim of that size: what is surely negative counts from the end. */
+fx_dim fx_slice_end(const fx_graph *g, fx_dim v, fx_dim size);
 /* movedim's (source, destination), params 1 and 2, as a permutation: order[new place] = old place. */
 fx_status fx_move_dims(const fx_infer *c, int rank, int *order);
 fx_status fx_infer_set(fx_infer *c, fx_dtype dtype, int rank, const fx_dim *dims);

@@ -193,19 +193,33 @@ static bool check_arguments(fx_verifier *v, const fx_node *n)
     return v->n_findings == before;
 }
 
-static bool same_value_type(const fx_type *a, const fx_type *b)
+/* Numbers are equal; expressions for one size may be spelled in several ways: equal for some values of the symbols at least. */
+static bool same_size(const fx_verifier *v, fx_dim a, fx_dim b)
+{
+    if ((!a.sym && !b.sym) || fx_dim_equal(a, b))
+        return fx_dim_equal(a, b);
+    int64_t least, most;
+    fx_dim_bounds((fx_symbols){v->g->n_symbols, v->g->symbols}, fx_dim_sub(v->ctx, a, b), &least, &most);
+    return least <= 0 && most >= 0;
+}
+
+static bool same_value_type(const fx_verifier *v, const fx_type *a, const fx_type *b)
 {
     if (a == b)
         return true;
     if (!a || !b || a->kind != b->kind)
         return false;
-    if (a->kind == FX_TYPE_TENSOR)
-        return a->dtype == b->dtype && fx_type_same_shape(a, b);
+    if (a->kind == FX_TYPE_TENSOR) {
+        bool same = a->dtype == b->dtype && a->rank == b->rank;
+        for (int i = 0; same && i < a->rank; i++)
+            same = same_size(v, a->dims[i], b->dims[i]);
+        return same;
+    }
     if (a->kind != FX_TYPE_TUPLE)
         return a->kind != FX_TYPE_INT; /* INT: its value */
     bool same = a->n == b->n;
     for (int i = 0; same && i < a->n; i++)
-        same = same_value_type(a->items[i], b->items[i]);
+        same = same_value_type(v, a->items[i], b->items[i]);
     return same;
 }
 
@@ -218,7 +232,7 @@ static void check_type(fx_verifier *v, const fx_node *n)
     } else if (n->op) {
         if (fx_infer_call(n, NULL, NULL, &t) != FX_OK)
             fx_found(v, n, "its type cannot be inferred");
-        else if (!same_value_type(t, n->type))
+        else if (!same_value_type(v, t, n->type))
             fx_found(v, n, "its type is %s, expected %s", fx_verify_type_text(v, n->type), fx_verify_type_text(v, t));
     }
 }
@@ -271,7 +285,7 @@ static void lint_type(fx_verifier *v, const fx_node *n, const fx_call_args *call
     fx_node m = normal_form(n, call);
     if (fx_infer_call(&m, NULL, NULL, &t) != FX_OK)
         v->n_findings++; /* it said what contradicts */
-    else if (n->type && !same_value_type(t, n->type))
+    else if (n->type && !same_value_type(v, t, n->type))
         fx_found(v, n, "its type is %s, expected %s", fx_verify_type_text(v, n->type), fx_verify_type_text(v, t));
 }
 

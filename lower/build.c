@@ -141,6 +141,53 @@ static fx_status known_symbols(fx_build *b, const fx_node *n, const fx_sym *s)
     return FX_OK;
 }
 
+/* The one symbol that s names: 1; none: 0; several: 2. */
+static int only_symbol(const fx_sym *s, const char **name)
+{
+    if (s->kind == FX_SYM_INT)
+        return 0;
+    if (s->kind == FX_SYM_SYMBOL) {
+        int several = *name && strcmp(*name, s->name) ? 2 : 1;
+        *name = s->name;
+        return several;
+    }
+    int most = 0;
+    for (int i = 0; i < s->n; i++) {
+        int k = only_symbol(s->args[i], name);
+        most = k > most ? k : most;
+    }
+    return most;
+}
+
+/* Eager refuses sizes below 0, and kernels' results of no rows: the range of a symbol ends where d would be less than `least`. Sizes grow or
+ * shrink with their symbol all the way, so ends are found by halving. */
+static void narrow(fx_build *b, fx_dim d, int64_t least)
+{
+    enum { FAR = 1 << 30 };
+    const char *name = NULL;
+    if (!d.sym || only_symbol(d.sym, &name) != 1 || fx_build_at_least(b, d, least))
+        return;
+    fx_sym_range *r = &b->p->symbols[symbol_of(b, name)], all = *r, one = *r;
+    fx_symbols symbols = {1, &one};
+    int64_t lo = all.min, hi = all.max < FAR ? all.max : FAR, low, high;
+    if (lo > hi || !fx_dim_eval(symbols, &lo, d, &low) || !fx_dim_eval(symbols, &hi, d, &high) || (low >= least) == (high >= least))
+        return;
+    bool grows = high >= least;
+    while (hi - lo > 1) {
+        int64_t mid = lo + (hi - lo) / 2, v;
+        if (!fx_dim_eval(symbols, &mid, d, &v))
+            return;
+        if ((v >= least) == grows)
+            hi = mid;
+        else
+            lo = mid;
+    }
+    if (grows)
+        r->min = hi;
+    else
+        r->max = lo;
+}
+
 static fx_status build_symbols(fx_build *b)
 {
     FX_FOR_NODES(b->g, n)
@@ -157,8 +204,11 @@ static fx_status build_symbols(fx_build *b)
         for (int k = 0; k < count; k++) {
             const fx_type *one = t->kind == FX_TYPE_TUPLE ? t->items[k] : t;
             for (int i = 0; one->kind == FX_TYPE_TENSOR && i < one->rank; i++)
-                if (one->dims[i].sym)
+                if (one->dims[i].sym) {
                     FX_TRY(known_symbols(b, n, one->dims[i].sym));
+                    bool kernel = n->opcode == FX_CALL_FUNCTION && (n->op->id == FX_OP_convolution || n->op->cls == FX_CLASS_POOL);
+                    narrow(b, one->dims[i], kernel);
+                }
         }
     }
     return FX_OK;
@@ -301,6 +351,8 @@ static fx_status build_node(fx_build *b, fx_node *n)
     }
     if (b->root[n->id] != n)
         return FX_OK;
+    if (n->type->kind == FX_TYPE_TENSOR && fx_dim_is(fx_type_count(b->ctx, n->type), 0))
+        return fx_build_place(b, n, NULL, &b->value[n->id]); /* of nothing, nothing is computed */
     if (b->group[n->id].rows)
         return fx_build_rows(b, n);
     if (b->group[n->id].anchor)

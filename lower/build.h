@@ -101,6 +101,8 @@ fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out);
 fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out);
 /* A step that copies src to dst (same dims). */
 fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const fx_node *at, const fx_window *src, const fx_window *dst);
+/* A number or size among n's arguments: item i of a list, or the argument itself. */
+fx_dim fx_build_size(const fx_node *n, int param, int i);
 /* Data of a constant, as f32, dense. FX_ERR_UNSUPPORTED naming `what` when n is not constant, or neither f32, f16 nor bf16. */
 fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data);
 /* The position of sizes' dims in memory order (largest stride first); n dims. */
@@ -169,6 +171,7 @@ fx_status fx_build_store(fx_build *b, fx_node *n, const fx_window *like);
 
 /* ---- build_contract.c: contractions of dtypes that no kernel takes, as plain loops ------------------- */
 fx_status fx_build_sums(fx_build *b, fx_node *root);
+bool fx_build_has_kernel(const fx_node *n); /* a contraction that a kernel takes: convolutions with constant weights only */
 
 /* ---- build_pointwise.c, build_join.c ------------------------------------------------- */
 fx_status fx_build_pointwise(fx_build *b, fx_node *root);

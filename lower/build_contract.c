@@ -1,4 +1,4 @@
-/* lower/build_contract.c: contractions of dtypes that no kernel takes, as plain loops: a sum in a local for each element of the result.
+/* lower/build_contract.c: contractions that no kernel takes (other dtypes, computed weights of convolutions), as plain loops: a sum in a local for each element of the result.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct sum {
 
 static sum sum_begin(fx_build *b, fx_dtype dtype)
 {
-    return (sum){.b = b, .dtype = dtype};
+    return (sum){.b = b, .dtype = dtype == FX_F16 || dtype == FX_BF16 ? FX_F32 : dtype};
 }
 
 /* A loop of d iterations at *at; its variable. A size of 1 needs no loop: the variable then is -1. */
@@ -257,6 +257,15 @@ static fx_status build_convolution(fx_build *b, fx_node *root, fx_node *n)
     sum_end(&s, step, product, add, &out, &yi);
     b->value[root->id] = out;
     return FX_OK;
+}
+
+bool fx_build_has_kernel(const fx_node *n)
+{
+    fx_dtype d = n->type->dtype;
+    if (d != FX_F32 && d != FX_F16 && d != FX_BF16)
+        return false;
+    const fx_node *bias = n->op->id == FX_OP_convolution ? fx_node_input(n, 2) : NULL;
+    return n->op->id != FX_OP_convolution || (fx_build_is_constant(fx_node_input(n, 1)) && (!bias || fx_build_is_constant(bias)));
 }
 
 fx_status fx_build_sums(fx_build *b, fx_node *root)

@@ -112,7 +112,8 @@ static void grow_tail(fx_build *b, fx_node *c, const uint32_t *position)
 {
     fx_group g = {.anchor = c, .tail = ""};
     fx_node *last = c;
-    bool grows = c->type->dtype == FX_F32 && !(b->opt->off & FX_OFF(FUSE)); /* other dtypes round after each op */
+    /* other dtypes round after each op; plain loops take no tail */
+    bool grows = c->type->dtype == FX_F32 && !(b->opt->off & FX_OFF(FUSE)) && fx_build_has_kernel(c);
     if (grows && last->n_uses == 1) {
         fx_node *user = last->first_use->user, *other = plain_addend(user, last);
         bool later = other && is_contraction(other) && other->n_uses == 1 && position[other->id] > position[c->id];

@@ -65,8 +65,7 @@ fx_status fx_build_pad(fx_build *b, fx_node *n)
         return FX_OK;
     FX_TRY(fx_build_value(b, x, &v));
     FX_TRY(fx_build_place(b, n, &v, &out));
-    int64_t pad[2 * FX_MAX_RANK];
-    int count = fx_node_ints(n, 1, pad, 2 * FX_MAX_RANK);
+    int count = fx_node_arg(n, 1)->n;
     fx_step *step = fx_build_step(b, n, fx_arena_printf(b->scratch, "pad with %g", fx_node_float(n, 2)));
     fx_nest_access acc = {.buf = out.buf, .offset = out.offset};
     memcpy(acc.strides, out.strides, sizeof out.strides);
@@ -82,15 +81,15 @@ fx_status fx_build_pad(fx_build *b, fx_node *n)
     bool empty = false;
     for (int i = 0; i < v.rank; i++) {
         int k = 2 * (v.rank - 1 - i);
-        int64_t before = k < count ? pad[k] : 0, after = k + 1 < count ? pad[k + 1] : 0;
-        if (before < 0) {
-            src.offset = fx_dim_add(b->ctx, src.offset, fx_dim_scale(b->ctx, v.strides[i], -before));
-            src.dims[i] = fx_dim_plus(b->ctx, src.dims[i], before);
+        fx_dim none = fx_dim_of(0), before = k < count ? fx_build_size(n, 1, k) : none, after = k + 1 < count ? fx_build_size(n, 1, k + 1) : none;
+        if (fx_dim_known(before) && before.value < 0) {
+            src.offset = fx_dim_add(b->ctx, src.offset, fx_dim_scale(b->ctx, v.strides[i], -before.value));
+            src.dims[i] = fx_dim_add(b->ctx, src.dims[i], before);
         } else {
-            dst.offset = fx_dim_add(b->ctx, dst.offset, fx_dim_scale(b->ctx, out.strides[i], before));
+            dst.offset = fx_dim_add(b->ctx, dst.offset, fx_dim_mul(b->ctx, out.strides[i], before));
         }
-        if (after < 0)
-            src.dims[i] = fx_dim_plus(b->ctx, src.dims[i], after);
+        if (fx_dim_known(after) && after.value < 0)
+            src.dims[i] = fx_dim_add(b->ctx, src.dims[i], after);
         dst.dims[i] = src.dims[i];
         empty = empty || (fx_dim_known(src.dims[i]) && src.dims[i].value <= 0);
     }

@@ -311,14 +311,27 @@ static fx_window expanded(const fx_window *v, const fx_type *t)
     return r;
 }
 
+/* A number or size among the arguments: item i of a list, or the argument itself. */
+fx_dim fx_build_size(const fx_node *n, int param, int i)
+{
+    const fx_arg *a = fx_node_arg(n, param);
+    if (a->kind == FX_ARG_LIST || a->kind == FX_ARG_TUPLE)
+        a = a->items[i];
+    return a->kind == FX_ARG_SYM ? fx_dim_sym(a->sym) : fx_dim_of(a->i);
+}
+
+/* A place in a dim of size `size`: numbers below 0 count from its end. */
+static fx_dim place_in(fx_build *b, fx_dim at, fx_dim size)
+{
+    return fx_dim_known(at) && at.value < 0 ? fx_dim_plus(b->ctx, size, at.value) : at;
+}
+
 static fx_window sliced(fx_build *b, const fx_window *v, const fx_node *n)
 {
     fx_window r = *v;
     int d = wrap_dim(fx_node_int(n, 1), v->rank);
-    int64_t start = fx_node_is_none(n, 2) ? 0 : fx_node_int(n, 2), step = fx_node_int(n, 4);
-    fx_dim from = fx_dim_of(start);
-    if (start < 0)
-        from = fx_dim_plus(b->ctx, v->dims[d], start);
+    int64_t step = fx_node_int(n, 4);
+    fx_dim from = fx_node_is_none(n, 2) ? fx_dim_of(0) : place_in(b, fx_build_size(n, 2, 0), v->dims[d]);
     if (fx_dim_known(from) && fx_dim_known(v->dims[d]))
         from = fx_dim_of(from.value < 0 ? 0 : from.value > v->dims[d].value ? v->dims[d].value : from.value);
     if (b->opt->fault == FX_FAULT_MAP_OFF_BY_ONE)
@@ -333,8 +346,7 @@ static fx_window selected(fx_build *b, const fx_window *v, const fx_node *n)
 {
     fx_window r = *v;
     int d = wrap_dim(fx_node_int(n, 1), v->rank);
-    int64_t index = fx_node_int(n, 2);
-    fx_dim at = index < 0 ? fx_dim_plus(b->ctx, v->dims[d], index) : fx_dim_of(index);
+    fx_dim at = place_in(b, fx_build_size(n, 2, 0), v->dims[d]);
     r.offset = fx_dim_add(b->ctx, v->offset, fx_dim_mul(b->ctx, at, v->strides[d]));
     r.rank--;
     for (int i = d; i < r.rank; i++) {

@@ -93,12 +93,8 @@ static void slice_dynamic(fx_rw *w, fx_node *x, int dim, fx_dim size)
 {
     fx_dim start = size_arg(w, 2, fx_dim_of(0)), stop = size_arg(w, 3, fx_dim_of(INT64_MAX)), length = w->at->type->dims[dim];
     int64_t step = fx_node_int(w->at, 4);
-    if (!start.sym && start.value < 0)
-        start = fx_dim_plus(w->ctx, size, start.value);
-    if (fx_dim_is(stop, INT64_MAX))
-        stop = size;
-    else if (!stop.sym && stop.value < 0)
-        stop = fx_dim_plus(w->ctx, size, stop.value);
+    start = fx_slice_end(w->g, start, size);
+    stop = fx_dim_is(stop, INT64_MAX) ? size : fx_slice_end(w->g, stop, size);
     if (step == 1)
         stop = fx_dim_add(w->ctx, start, length);
     if (fx_dim_is(start, 0) && fx_dim_equal(stop, size) && step == 1 && w->status == FX_OK && fx_same_type(x, w->at))
@@ -133,8 +129,7 @@ void fx_d_narrow(fx_rw *w)
     fx_node *x = fx_node_input(w->at, 0);
     int dim = fx_wrap_dim(fx_node_int(w->at, 1), x->type->rank);
     fx_dim start = size_arg(w, 2, fx_dim_of(0)), size = x->type->dims[dim];
-    if (!start.sym && start.value < 0)
-        start = fx_dim_plus(w->ctx, size, start.value);
+    start = fx_slice_end(w->g, start, size);
     if (w->status == FX_OK && fx_same_type(x, w->at))
         fx_rw_replace(w, x);
     else
@@ -151,8 +146,7 @@ void fx_d_select(fx_rw *w)
         return;
     int dim = fx_wrap_dim(fx_node_int(w->at, 1), rank);
     fx_dim size = x->type->dims[dim], index = size_arg(w, 2, fx_dim_of(0));
-    if (!index.sym && index.value < 0)
-        index = fx_dim_plus(w->ctx, size, index.value);
+    index = fx_slice_end(w->g, index, size);
     if (!index.sym && (index.value < 0 || (!size.sym && index.value >= size.value))) {
         fx_rw_refuse(w, "index %lld lies outside dim %d of size %lld", (long long)fx_node_int(w->at, 2), dim, (long long)size.value);
         return;

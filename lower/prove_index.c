@@ -197,6 +197,8 @@ fx_prove_form fx_prove_form_of(const fx_prover *r, const fx_prove_scope *s, cons
     fx_prove_form f = {.base = a->base};
     for (int i = 0; i < a->n; i++) {
         const fx_prove_var *v = find(s, a->var[i]);
+        if (v && fx_dim_is(v->extent, 1))
+            continue; /* always 0 */
         f.t[f.n].var = a->var[i];
         f.t[f.n].coef = a->coef[i];
         f.t[f.n++].extent = v ? v->extent : fx_dim_sym(fx_sym_opaque(r->ctx, "unknown"));

@@ -251,7 +251,7 @@ fx_status fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_wi
 fx_status fx_build_contraction(fx_build *b, fx_node *root)
 {
     const fx_node *n = b->group[root->id].anchor;
-    if (!fx_select_takes(n->type->dtype))
+    if (!fx_build_has_kernel(n))
         return fx_build_sums(b, root);
     switch (n->op->id) {
     case FX_OP_convolution:

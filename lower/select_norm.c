@@ -105,36 +105,89 @@ static fx_status build_layer_norm(fx_build *b, fx_node *n)
                             fx_arena_printf(b->scratch, "%s over %s", rms ? "rms_norm" : "layer_norm", fx_build_dims(b, 1, &size)));
 }
 
+/* A buffer for [images][pixels][channels], as a window of dims [images, channels, pixels]. */
+static fx_window new_pixels(fx_build *b, fx_node *n, const char *suffix, const fx_dim *dims)
+{
+    fx_window v = {.dtype = FX_F32, .rank = 3, .dims = {dims[0], dims[1], dims[2]}};
+    fx_dim order[3] = {dims[0], dims[2], dims[1]};
+    v.strides[0] = fx_dim_mul(b->ctx, dims[1], dims[2]);
+    v.strides[1] = fx_dim_of(1);
+    v.strides[2] = dims[1];
+    v.buf = fx_program_buf(b->p, FX_BUF_ARENA, fx_arena_printf(b->scratch, "%s_%s", fx_build_name(b, n), suffix), FX_F32, 3, order);
+    b->p->bufs[v.buf].loc = n->loc;
+    return v;
+}
+
+static fx_status call_group_norm(fx_build *b, fx_node *n, const fx_window *x, const fx_window *y, fx_dim pixels, int pixel_dim, fx_call_stmt **out)
+{
+    fx_call_stmt *c = fx_call_new(b, FX_K_group_norm);
+    fx_call_set_dim(c, "n", x->dims[0]);
+    fx_call_set_dim(c, "hw", pixels);
+    fx_call_set_dim(c, "c", x->dims[1]);
+    fx_call_set(c, "groups", (double)fx_node_int(n, 6));
+    fx_call_set_dim(c, "xs_n", x->strides[0]);
+    fx_call_set_dim(c, "xs_p", fx_dim_is(x->dims[pixel_dim], 1) ? x->strides[2] : x->strides[pixel_dim]);
+    fx_call_set_dim(c, "ys_n", y->strides[0]);
+    fx_call_set_dim(c, "ys_p", y->strides[pixel_dim]);
+    fx_call_set(c, "eps", (float)fx_node_float(n, 7));
+    FX_TRY(set_vector(b, n, c, "w", fx_node_input(n, 1), "weight"));
+    FX_TRY(set_vector(b, n, c, "b", fx_node_input(n, 2), "bias"));
+    *out = c;
+    return FX_OK;
+}
+
+/* Of any rank: pixels are whatever is behind the channels. Row-major tensors of more than one pixel go by copies with channels last. */
+static fx_status build_group_norm_rows(fx_build *b, fx_node *n, const char *title)
+{
+    const fx_type *t = n->type->items[0];
+    fx_node *x_node = fx_node_input(n, 0);
+    fx_window x, y, from, to;
+    fx_dim dims[3] = {t->dims[0], t->dims[1], fx_dim_of(1)};
+    for (int i = 2; i < t->rank; i++)
+        dims[2] = fx_dim_mul(b->ctx, dims[2], t->dims[i]);
+    bool pixels = !fx_dim_is(dims[2], 1);
+    FX_TRY(fx_select_input(b, x_node, FX_ROW_MAJOR, &x));
+    FX_TRY(fx_select_fits(b, n, &x));
+    FX_TRY(fx_select_place(b, n, NULL, &y));
+    if (!fx_window_reshape(b, &x, 3, dims, &from) || !fx_window_reshape(b, &y, 3, dims, &to))
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "group_norm of a tensor of sizes %s cannot be compiled", fx_build_dims(b, t->rank, t->dims));
+    fx_window in = from, out = to;
+    if (pixels) {
+        in = new_pixels(b, n, "in", dims);
+        out = new_pixels(b, n, "norm", dims);
+        FX_TRY(fx_build_copy(b, fx_arena_printf(b->scratch, "%s_in", n->name), fx_arena_printf(b->scratch, "%s: channels last for group_norm", n->name), n, &from,
+                             &in));
+    } else {
+        in.strides[2] = out.strides[2] = dims[1];
+    }
+    fx_call_stmt *c;
+    FX_TRY(call_group_norm(b, n, &in, &out, dims[2], 2, &c));
+    fx_call_set_window(c, "x", &in);
+    fx_call_set_window(c, "y", &out);
+    fx_call_emit(b, n, c, title);
+    if (pixels)
+        FX_TRY(fx_build_copy(b, fx_arena_printf(b->scratch, "%s_out", n->name), fx_arena_printf(b->scratch, "%s: back from channels last", n->name), n, &out, &to));
+    return fx_select_settle(b, n, &y);
+}
+
 static fx_status build_group_norm(fx_build *b, fx_node *n)
 {
     fx_node *x_node = fx_node_input(n, 0);
     const fx_type *t = n->type->items[0];
     FX_TRY(fx_select_f32(b, n, t->dtype));
     fx_window x, y;
-    if (t->rank == 4) {
-        FX_TRY(fx_select_input(b, x_node, FX_CHANNELS_LAST, &x));
-        if (!fx_dim_is(x.dims[2], 1) && !fx_dim_equal(x.strides[2], fx_dim_mul(b->ctx, x.strides[3], x.dims[3])))
-            return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "group_norm of a window of an image cannot be compiled yet");
-        fx_window pattern = fx_build_channels_last(b, n);
-        FX_TRY(fx_select_place(b, n, &pattern, &y));
-    } else {
-        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "group_norm of a tensor of rank %d cannot be compiled yet", t->rank);
-    }
+    const char *title = fx_arena_printf(b->scratch, "group_norm in %lld groups", (long long)fx_node_int(n, 6));
+    if (t->rank != 4)
+        return build_group_norm_rows(b, n, title);
+    FX_TRY(fx_select_input(b, x_node, FX_CHANNELS_LAST, &x));
+    if (!fx_dim_is(x.dims[2], 1) && !fx_dim_equal(x.strides[2], fx_dim_mul(b->ctx, x.strides[3], x.dims[3])))
+        return build_group_norm_rows(b, n, title);
+    fx_window pattern = fx_build_channels_last(b, n);
+    FX_TRY(fx_select_place(b, n, &pattern, &y));
     FX_TRY(fx_select_fits(b, n, &x));
-    fx_call_stmt *c = fx_call_new(b, FX_K_group_norm);
-    int64_t groups = fx_node_int(n, 6);
-    fx_call_set_dim(c, "n", x.dims[0]);
-    fx_call_set_dim(c, "hw", fx_dim_mul(b->ctx, x.dims[2], x.dims[3]));
-    fx_call_set_dim(c, "c", x.dims[1]);
-    fx_call_set(c, "groups", (double)groups);
-    fx_call_set_dim(c, "xs_n", x.strides[0]);
-    fx_call_set_dim(c, "xs_p", fx_dim_is(x.dims[3], 1) ? x.strides[2] : x.strides[3]);
-    fx_call_set_dim(c, "ys_n", y.strides[0]);
-    fx_call_set_dim(c, "ys_p", y.strides[3]);
-    fx_call_set(c, "eps", (float)fx_node_float(n, 7));
-    FX_TRY(set_vector(b, n, c, "w", fx_node_input(n, 1), "weight"));
-    FX_TRY(set_vector(b, n, c, "b", fx_node_input(n, 2), "bias"));
-    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "group_norm in %lld groups", (long long)groups));
+    fx_call_stmt *c;
+    FX_TRY(call_group_norm(b, n, &x, &y, fx_dim_mul(b->ctx, x.dims[2], x.dims[3]), 3, &c));
+    return fx_select_finish(b, n, c, &x, &y, title);
 }
 
 fx_status fx_build_norm(fx_build *b, fx_node *n)

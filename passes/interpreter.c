@@ -200,20 +200,47 @@ static fx_status writable(fx_eval_run *run, fx_tensor *self)
 
 /* ---- nodes that are not calls ------------------------------------------------------------------------------------------- */
 
-/* The size a placeholder's dim must have; a symbol takes the first value it meets. */
+/* The one symbol of an expression that has no value yet, by position; -1: none, -2: several. */
+static int open_symbol(const fx_interpreter *in, const fx_sym *s)
+{
+    int found = -1;
+    if (s->kind == FX_SYM_SYMBOL)
+        for (size_t i = 0; i < in->g->n_symbols; i++)
+            if (!strcmp(in->g->symbols[i].name, s->name))
+                return in->symbols[i] == INT64_MIN ? (int)i : -1;
+    for (int i = 0; s->kind != FX_SYM_SYMBOL && i < s->n; i++) {
+        int one = open_symbol(in, s->args[i]);
+        if (one != -1)
+            found = found == -1 || found == one ? one : -2;
+    }
+    return found;
+}
+
+/* The size a placeholder's dim must have; a symbol takes the first value it meets, alone or as in 2*s + 1. */
 static bool dim_fits(fx_interpreter *in, fx_dim want, int64_t have)
 {
     if (!want.sym)
         return want.value == have;
-    for (size_t i = 0; want.sym->kind == FX_SYM_SYMBOL && i < in->g->n_symbols; i++) {
-        const fx_sym_range *s = &in->g->symbols[i];
-        if (strcmp(s->name, want.sym->name))
-            continue;
-        if (have < s->min || have > s->max || (in->symbols[i] != INT64_MIN && in->symbols[i] != have))
+    const fx_symbols symbols = {in->g->n_symbols, in->g->symbols};
+    int open = open_symbol(in, want.sym);
+    int64_t at[2], v;
+    if (open >= 0) {
+        for (int k = 0; k < 2; k++) {
+            in->symbols[open] = k;
+            if (!fx_dim_eval(symbols, in->symbols, want, &at[k])) {
+                in->symbols[open] = INT64_MIN;
+                return have >= 0;
+            }
+        }
+        int64_t slope = at[1] - at[0];
+        in->symbols[open] = slope ? (have - at[0]) / slope : INT64_MIN;
+        const fx_sym_range *s = &in->g->symbols[open];
+        if (slope && (in->symbols[open] < s->min || in->symbols[open] > s->max))
             return false;
-        in->symbols[i] = have;
     }
-    return have >= 0;
+    if (open == -2 || !fx_dim_eval(symbols, in->symbols, want, &v))
+        return have >= 0;
+    return v == have;
 }
 
 static fx_status check_input(fx_interpreter *in, const fx_node *n, const fx_tensor *t)
