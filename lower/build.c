@@ -188,6 +188,19 @@ static void narrow(fx_build *b, fx_dim d, int64_t least)
         r->max = lo;
 }
 
+/* gather(x, dim, index), scatter(x, dim, index, src): index is no larger than x but along dim, nor than src. */
+static void narrow_indexed(fx_build *b, const fx_node *n)
+{
+    const fx_node *x = fx_node_input(n, 0), *index = fx_node_input(n, 2), *src = n->op->id == FX_OP_scatter_src ? fx_node_input(n, 3) : NULL;
+    int64_t dim = fx_node_int(n, 1);
+    for (int i = 0; i < index->type->rank && i < x->type->rank; i++) {
+        if (i != (dim < 0 ? dim + x->type->rank : dim))
+            narrow(b, fx_dim_sub(b->ctx, x->type->dims[i], index->type->dims[i]), 0);
+        if (src && i < src->type->rank)
+            narrow(b, fx_dim_sub(b->ctx, src->type->dims[i], index->type->dims[i]), 0);
+    }
+}
+
 static fx_status build_symbols(fx_build *b)
 {
     FX_FOR_NODES(b->g, n)
@@ -200,6 +213,9 @@ static fx_status build_symbols(fx_build *b)
     FX_FOR_NODES(b->g, n)
     {
         const fx_type *t = n->type;
+        if (b->p->n_symbols && n->opcode == FX_CALL_FUNCTION &&
+            (n->op->id == FX_OP_gather || n->op->id == FX_OP_scatter_src || n->op->id == FX_OP_scatter_value))
+            narrow_indexed(b, n);
         int count = t && t->kind == FX_TYPE_TUPLE ? t->n : t ? 1 : 0;
         for (int k = 0; k < count; k++) {
             const fx_type *one = t->kind == FX_TYPE_TUPLE ? t->items[k] : t;
