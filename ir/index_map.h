@@ -66,7 +66,7 @@ const fx_imap *fx_imap_roll(const fx_imaps *m, int rank, const fx_dim *dims, int
 const fx_imap *fx_imap_unfold(const fx_imaps *m, int rank, const fx_dim *dims, int dim, fx_dim size, fx_dim step);
 /* The two dims go, a last one of `length` comes: element i is (i + max(-offset, 0), i + max(offset, 0)) of them. */
 const fx_imap *fx_imap_diagonal(const fx_imaps *m, int rank, const fx_dim *dims, int64_t offset, int dim1, int dim2, fx_dim length);
-/* Of a node: view, permute, expand, slice, select, unsqueeze, squeeze, flip, cat, constant_pad_nd and
+/* Of a node: view, permute, expand, slice, select, unsqueeze, squeeze, flip, unfold, diagonal, cat, constant_pad_nd, repeat, roll and
  * their kin. Source k is tensor operand k (of cat: list item k). NULL: not such an op, or its sizes say too little. */
 const fx_imap *fx_imap_of_node(const fx_imaps *m, const fx_node *n);
 

@@ -122,6 +122,48 @@ static const fx_imap *transpose(const fx_imaps *m, const fx_type *x, int a, int 
     return fx_imap_permute(m, x->rank, x->dims, order);
 }
 
+static const fx_imap *unfold(const fx_imaps *m, const fx_node *n, const fx_type *x)
+{
+    int d = axis_of(n, 1, x->rank);
+    if (d < 0 || x->rank == FX_MAX_RANK)
+        return NULL;
+    return fx_imap_unfold(m, x->rank, x->dims, d, fx_dim_of(fx_node_int(n, 2)), fx_dim_of(fx_node_int(n, 3)));
+}
+
+static const fx_imap *diagonal(const fx_imaps *m, const fx_node *n, const fx_type *x)
+{
+    int a = axis_of(n, 2, x->rank), b = axis_of(n, 3, x->rank);
+    if (a < 0 || b < 0 || a == b)
+        return NULL;
+    return fx_imap_diagonal(m, x->rank, x->dims, fx_node_int(n, 1), a, b, n->type->dims[n->type->rank - 1]);
+}
+
+static const fx_imap *repeat(const fx_imaps *m, const fx_node *n, const fx_type *x)
+{
+    fx_dim times[2 * FX_MAX_RANK];
+    int count = dims_of(n, 1, times);
+    return count < x->rank || count > FX_MAX_RANK ? NULL : fx_imap_repeat(m, x->rank, x->dims, count, times);
+}
+
+/* Dims rolled one after another; without dims, of the tensor made flat. */
+static const fx_imap *roll(const fx_imaps *m, const fx_node *n, const fx_type *x)
+{
+    fx_dim shifts[2 * FX_MAX_RANK];
+    int64_t dims[FX_MAX_RANK];
+    int count = dims_of(n, 1, shifts), given = fx_node_ints(n, 2, dims, FX_MAX_RANK);
+    if (count < 1 || given != count)
+        return NULL;
+    const fx_imap *all = fx_imap_identity(m, x->rank, x->dims);
+    for (int i = 0; i < count && all; i++) {
+        int d = (int)(dims[i] < 0 ? dims[i] + x->rank : dims[i]);
+        if (!fx_dim_known(shifts[i]) || !fx_dim_known(x->dims[d]) || x->dims[d].value == 0)
+            return NULL;
+        int64_t size = x->dims[d].value, by = shifts[i].value % size;
+        all = fx_imap_compose(m, all, 0, fx_imap_roll(m, x->rank, x->dims, d, fx_dim_of(by < 0 ? by + size : by)), 0);
+    }
+    return all;
+}
+
 const fx_imap *fx_imap_of_node(const fx_imaps *m, const fx_node *n)
 {
     const fx_type *t = n->type;
@@ -160,6 +202,14 @@ const fx_imap *fx_imap_of_node(const fx_imaps *m, const fx_node *n)
         return flip(m, n, x);
     case FX_OP_constant_pad_nd:
         return pad(m, n, x);
+    case FX_OP_unfold:
+        return unfold(m, n, x);
+    case FX_OP_diagonal:
+        return diagonal(m, n, x);
+    case FX_OP_repeat:
+        return repeat(m, n, x);
+    case FX_OP_roll:
+        return roll(m, n, x);
     default:
         return NULL;
     }

@@ -188,6 +188,19 @@ static void narrow(fx_build *b, fx_dim d, int64_t least)
         r->max = lo;
 }
 
+/* gather(x, dim, index), scatter(x, dim, index, src): index is no larger than x but along dim, nor than src. */
+static void narrow_indexed(fx_build *b, const fx_node *n)
+{
+    const fx_node *x = fx_node_input(n, 0), *index = fx_node_input(n, 2), *src = n->op->id == FX_OP_scatter_src ? fx_node_input(n, 3) : NULL;
+    int64_t dim = fx_node_int(n, 1);
+    for (int i = 0; i < index->type->rank && i < x->type->rank; i++) {
+        if (i != (dim < 0 ? dim + x->type->rank : dim))
+            narrow(b, fx_dim_sub(b->ctx, x->type->dims[i], index->type->dims[i]), 0);
+        if (src && i < src->type->rank)
+            narrow(b, fx_dim_sub(b->ctx, src->type->dims[i], index->type->dims[i]), 0);
+    }
+}
+
 static fx_status build_symbols(fx_build *b)
 {
     FX_FOR_NODES(b->g, n)
@@ -200,6 +213,14 @@ static fx_status build_symbols(fx_build *b)
     FX_FOR_NODES(b->g, n)
     {
         const fx_type *t = n->type;
+        if (b->p->n_symbols && n->opcode == FX_CALL_FUNCTION &&
+            (n->op->id == FX_OP_gather || n->op->id == FX_OP_scatter_src || n->op->id == FX_OP_scatter_value))
+            narrow_indexed(b, n);
+        if (b->p->n_symbols && n->opcode == FX_CALL_FUNCTION && n->op->id == FX_OP_view) { /* as many elements under both sizes */
+            fx_dim more = fx_dim_sub(b->ctx, fx_type_count(b->ctx, fx_node_input(n, 0)->type), fx_type_count(b->ctx, n->type));
+            narrow(b, more, 0);
+            narrow(b, fx_dim_scale(b->ctx, more, -1), 0);
+        }
         int count = t && t->kind == FX_TYPE_TUPLE ? t->n : t ? 1 : 0;
         for (int k = 0; k < count; k++) {
             const fx_type *one = t->kind == FX_TYPE_TUPLE ? t->items[k] : t;
@@ -351,7 +372,8 @@ static fx_status build_node(fx_build *b, fx_node *n)
     }
     if (b->root[n->id] != n)
         return FX_OK;
-    if (n->type->kind == FX_TYPE_TENSOR && fx_dim_is(fx_type_count(b->ctx, n->type), 0))
+    const fx_type *result = n->type->kind == FX_TYPE_TUPLE && n->op->cls == FX_CLASS_NORM ? n->type->items[0] : n->type;
+    if (result->kind == FX_TYPE_TENSOR && fx_dim_is(fx_type_count(b->ctx, result), 0))
         return fx_build_place(b, n, NULL, &b->value[n->id]); /* of nothing, nothing is computed */
     if (b->group[n->id].rows)
         return fx_build_rows(b, n);

@@ -231,6 +231,10 @@ fx_status fx_build_value(fx_build *b, fx_node *n, fx_window *out)
     fx_window *v = &b->value[n->id];
     if (v->buf < 0 && fx_build_is_constant(n))
         FX_TRY(constant_value(b, n, v));
+    if (v->buf < 0 && b->again[n->id]) { /* computed again by pointwise regions; whoever else reads it finds it stored */
+        b->root[n->id] = n;
+        FX_TRY(fx_build_pointwise(b, n));
+    }
     if (v->buf < 0 && b->lazy[n->id])
         FX_TRY(fx_build_store(b, n, NULL));
     if (v->buf < 0)

@@ -237,39 +237,73 @@ static bool meets(const block *a, const block *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Blocks take slots, largest first: the smallest slot none of whose blocks lives at the same time, else one of their own. A slot
- * is then hardly ever larger than its first block, and the arena is the sum of the slots whatever the sizes turn out to be. */
+/* Slots of blocks, as lists: next[i] of block number i in the order, head[slot]; most[slot]: the largest. */
+typedef struct slots {
+    int n;
+    int *next, *head;
+    uint64_t *most, total;
+} slots;
+
+/* Blocks in the given order take the slot that grows least for them, of those whose blocks all live at other times, or one of their own. */
+static void fill_slots(slots *s, int n, block **order)
+{
+    s->n = 0;
+    s->total = 0;
+    for (int i = 0; i < n; i++) {
+        int best = -1;
+        uint64_t best_cost = order[i]->size, best_waste = 0; /* of a slot of its own */
+        for (int k = 0; k < s->n; k++) {
+            uint64_t cost = order[i]->size > s->most[k] ? order[i]->size - s->most[k] : 0;
+            uint64_t waste = s->most[k] > order[i]->size ? s->most[k] - order[i]->size : 0;
+            if (cost > best_cost || (cost == best_cost && waste >= best_waste))
+                continue;
+            int at = s->head[k];
+            while (at >= 0 && !meets(order[at], order[i]))
+                at = s->next[at];
+            if (at >= 0)
+                continue;
+            best = k;
+            best_cost = cost;
+            best_waste = waste;
+        }
+        if (best < 0) {
+            best = s->n++;
+            s->head[best] = -1;
+            s->most[best] = 0;
+        }
+        s->next[i] = s->head[best];
+        s->head[best] = i;
+        s->total += order[i]->size > s->most[best] ? order[i]->size - s->most[best] : 0;
+        s->most[best] = order[i]->size > s->most[best] ? order[i]->size : s->most[best];
+    }
+}
+
+/* Several orders are tried; the arena is the sum of the slots whatever the sizes turn out to be. */
 static void plan_slots(planner *pl, fx_arena *scratch)
 {
     fx_program *p = pl->p;
-    int n = pl->n_blocks, n_slots = 0;
+    int n = pl->n_blocks, tries = n > 400 ? 4 : MAX_TRIES;
     p->live_size = live_bound(pl, FX_NEW_ARRAY(scratch, int64_t, p->n_steps + 2));
-    block **order = FX_NEW_ARRAY(scratch, block *, n + 1);
-    for (int i = 0; i < n; i++) {
-        order[i] = &pl->blocks[i];
-        order[i]->key = (int64_t)order[i]->size;
-        order[i]->slot = -1;
+    block **order = FX_NEW_ARRAY(scratch, block *, n + 1), **best_order = FX_NEW_ARRAY(scratch, block *, n + 1);
+    slots now = {.next = FX_NEW_ARRAY(scratch, int, n + 1), .head = FX_NEW_ARRAY(scratch, int, n + 1), .most = FX_NEW_ARRAY(scratch, uint64_t, n + 1)};
+    uint64_t best = UINT64_MAX;
+    for (int t = 0; t < tries && best > p->live_size; t++) {
+        set_keys(pl, t);
+        for (int i = 0; i < n; i++)
+            order[i] = &pl->blocks[i];
+        qsort(order, (size_t)n, sizeof *order, by_key);
+        fill_slots(&now, n, order);
+        if (now.total >= best)
+            continue;
+        best = now.total;
+        memcpy(best_order, order, (size_t)n * sizeof *order);
     }
-    qsort(order, (size_t)n, sizeof *order, by_key);
-    /* members of a slot as a list: next[i] of order[i], head[slot] */
-    int *next = FX_NEW_ARRAY(scratch, int, n + 1), *head = FX_NEW_ARRAY(scratch, int, n + 1);
-    for (int i = 0; i < n; i++) {
-        int slot = n_slots - 1; /* the smallest is the latest */
-        for (; slot >= 0; slot--) {
-            int k = head[slot];
-            while (k >= 0 && !meets(order[k], order[i]))
-                k = next[k];
-            if (k < 0)
-                break;
-        }
-        if (slot < 0) {
-            slot = n_slots++;
-            head[slot] = -1;
-        }
-        next[i] = head[slot];
-        head[slot] = i;
-        order[i]->slot = slot;
-    }
+    order = best_order;
+    fill_slots(&now, n, order);
+    const int n_slots = now.n, *next = now.next, *head = now.head;
+    for (int s = 0; s < n_slots; s++)
+        for (int k = head[s]; k >= 0; k = next[k])
+            order[k]->slot = s;
     for (int s = 0; s < n_slots; s++) {
         int count = 0;
         for (int k = head[s]; k >= 0; k = next[k])

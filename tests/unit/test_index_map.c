@@ -682,8 +682,53 @@ START_TEST(boxes_of_two_maps)
 }
 END_TEST
 
+/* The map of each op's node against the reference interpreter, on elements that are their own numbers. */
+START_TEST(maps_of_nodes)
+{
+    static const char *const ops[] = {
+        "f32[6, 4] = call_function[aten.view](%x, [6, 4])", "f32[4, 2, 3] = call_function[aten.permute](%x, [2, 0, 1])",
+        "f32[2, 2, 3, 4] = call_function[aten.expand](%x, [2, 2, 3, 4])", "f32[2, 2, 4] = call_function[aten.slice.Tensor](%x, 1, 0, 3, 2)",
+        "f32[2, 2, 4] = call_function[aten.slice.Tensor](%x, 1, -2, 9223372036854775807, 1)", "f32[2, 4] = call_function[aten.select.int](%x, 1, -1)",
+        "f32[2, 1, 3, 4] = call_function[aten.unsqueeze](%x, 1)", "f32[2, 3, 4] = call_function[aten.flip](%x, [0, 2])",
+        "f32[3, 3, 4] = call_function[aten.constant_pad_nd](%x, [1, -1, 0, 0, 1, 0], 5.0)", "f32[4, 3, 4] = call_function[aten.cat]([%x, %x], 0)",
+        "f32[2, 3, 2, 2] = call_function[aten.unfold](%x, 2, 2, 2)", "f32[2, 3] = call_function[aten.diagonal](%x, 1, 1, 2)",
+        "f32[2, 6, 4] = call_function[aten.repeat](%x, [1, 2, 1])", "f32[2, 3, 4] = call_function[aten.roll](%x, [1, -3], [1, 2])",
+        "f32[4, 3, 2] = call_function[aten.transpose.int](%x, 0, 2)", "f32[6, 4] = call_function[aten.flatten.using_ints](%x, 0, 1)",
+    };
+    float data[24];
+    for (int i = 0; i < 24; i++)
+        data[i] = (float)i;
+    fx_tensor x = {.dtype = FX_F32, .rank = 3, .sizes = {2, 3, 4}, .strides = {12, 4, 1}, .data = data};
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
+        char *source_text = fx_arena_printf(m.arena, "graph \"g\" imported\n\n%%x : f32[2, 3, 4] = placeholder[x]\n%%y : %s\noutput((%%y,))\n", ops[k]);
+        fx_graph *g;
+        ck_assert_msg(fx_graph_parse(ctx, "t", source_text, strlen(source_text), &g) == FX_OK, "%s\n%s", unit_message(ctx), source_text);
+        size_t n_out;
+        fx_tensor *out;
+        ck_assert_msg(fx_graph_interpret(g, 1, &x, &n_out, &out) == FX_OK, "%s\n%s", unit_message(ctx), source_text);
+        fx_node *y = fx_graph_find_node(g, "y");
+        const fx_imap *map = fx_imap_of_node(&m, y);
+        ck_assert_msg(map, "%s", ops[k]);
+        int64_t n = fx_tensor_numel(&out[0]);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t p[FX_MAX_RANK], at[FX_MAX_RANK] = {0}, left = i, place = 0;
+            for (int d = out[0].rank - 1; d >= 0; d--) {
+                p[d] = left % out[0].sizes[d];
+                place += p[d] * out[0].strides[d];
+                left /= out[0].sizes[d];
+            }
+            int source;
+            ck_assert(fx_imap_eval(&m, NULL, map, p, &source, at));
+            float want = source < 0 ? 5.0f : data[12 * at[0] + 4 * at[1] + at[2]];
+            ck_assert_msg(((const float *)out[0].data)[place] == want, "element %lld of %s: %s", (long long)i, ops[k], text(map));
+        }
+    }
+}
+END_TEST
+
 static void add(TCase *t)
 {
+    tcase_add_test(t, maps_of_nodes);
     tcase_add_test(t, chains_of_numbers);
     tcase_add_test(t, chains_with_symbols);
     tcase_add_test(t, simplified);
