@@ -201,6 +201,43 @@ static void narrow_indexed(fx_build *b, const fx_node *n)
     }
 }
 
+/* slice(x, dim, start, end, step): every element lies in x. */
+static void narrow_sliced(fx_build *b, const fx_node *n)
+{
+    const fx_type *t = fx_node_input(n, 0)->type;
+    int64_t dim = fx_node_int(n, 1), step = fx_node_int(n, 4);
+    int d = (int)(dim < 0 ? dim + t->rank : dim);
+    fx_dim size = t->dims[d], start = fx_node_is_none(n, 2) ? fx_dim_of(0) : fx_build_size(n, 2, 0), length = n->type->dims[d];
+    if (fx_dim_known(start) && start.value < 0)
+        start = fx_dim_plus(b->ctx, size, start.value);
+    narrow(b, start, 0);
+    if (fx_dim_known(length) && length.value > 0)
+        narrow(b, fx_dim_sub(b->ctx, size, fx_dim_plus(b->ctx, start, (length.value - 1) * step + 1)), 0);
+}
+
+/* What an op asks of the sizes of its operands, for the graph's types to be right. */
+static void narrow_by_op(fx_build *b, const fx_node *n)
+{
+    fx_dim more;
+    switch (n->op->id) {
+    case FX_OP_gather:
+    case FX_OP_scatter_src:
+    case FX_OP_scatter_value:
+        narrow_indexed(b, n);
+        return;
+    case FX_OP_slice_Tensor:
+        narrow_sliced(b, n);
+        return;
+    case FX_OP_view: /* as many elements under both sizes */
+        more = fx_dim_sub(b->ctx, fx_type_count(b->ctx, fx_node_input(n, 0)->type), fx_type_count(b->ctx, n->type));
+        narrow(b, more, 0);
+        narrow(b, fx_dim_scale(b->ctx, more, -1), 0);
+        return;
+    default:
+        return;
+    }
+}
+
 static fx_status build_symbols(fx_build *b)
 {
     FX_FOR_NODES(b->g, n)
@@ -213,14 +250,8 @@ static fx_status build_symbols(fx_build *b)
     FX_FOR_NODES(b->g, n)
     {
         const fx_type *t = n->type;
-        if (b->p->n_symbols && n->opcode == FX_CALL_FUNCTION &&
-            (n->op->id == FX_OP_gather || n->op->id == FX_OP_scatter_src || n->op->id == FX_OP_scatter_value))
-            narrow_indexed(b, n);
-        if (b->p->n_symbols && n->opcode == FX_CALL_FUNCTION && n->op->id == FX_OP_view) { /* as many elements under both sizes */
-            fx_dim more = fx_dim_sub(b->ctx, fx_type_count(b->ctx, fx_node_input(n, 0)->type), fx_type_count(b->ctx, n->type));
-            narrow(b, more, 0);
-            narrow(b, fx_dim_scale(b->ctx, more, -1), 0);
-        }
+        if (b->p->n_symbols && n->opcode == FX_CALL_FUNCTION)
+            narrow_by_op(b, n);
         int count = t && t->kind == FX_TYPE_TUPLE ? t->n : t ? 1 : 0;
         for (int k = 0; k < count; k++) {
             const fx_type *one = t->kind == FX_TYPE_TUPLE ? t->items[k] : t;
