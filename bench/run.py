@@ -2,12 +2,12 @@
 
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
-    $(bench/env) bench/run.py                          ResNet-50 and MobileNetV2, 1 and 2 threads
+    $(bench/env) bench/run.py                          ResNet-50, MobileNetV2, BERT-base, ViT-B/16, GPT-2, MiniLM; 1 and 2 threads
     $(bench/env) bench/run.py resnet18 --threads 1 --engines fxcc,onnxruntime --json out.json
 
 Every engine is a process of its own (worker.py), so that thread pools do not disturb each other and peak memory is each
 one's own. All are started and warmed up; then they take turns, round by round, so that what the machine does besides
-meets all alike. Outputs are compared with PyTorch's reference from tests/models/zoo.py before anything is timed.
+meets all alike. Outputs are compared with PyTorch's reference from tests/models/zoo*.py before anything is timed.
 """
 import argparse
 import json
@@ -22,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "models"))
 sys.dont_write_bytecode = True
 
+MODELS = ["resnet50", "mobilenet_v2", "bert_base", "vit_b_16", "gpt2", "minilm"]
 ENGINES = ["fxcc", "onnxruntime", "openvino", "torch"]
 
 
@@ -92,7 +93,7 @@ def print_rows(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="*", default=["resnet50", "mobilenet_v2"], help="names of tests/models/zoo.py")
+    parser.add_argument("models", nargs="*", default=MODELS, help="names of tests/models/zoo.py and zoo_transformers.py")
     parser.add_argument("--threads", default="1,2", help="thread counts (default 1,2)")
     parser.add_argument("--engines", default=",".join(ENGINES), help=f"of {','.join(ENGINES)} (default all)")
     parser.add_argument("--rounds", type=int, default=15, help="rounds (default 15)")

@@ -20,23 +20,33 @@ sys.path.insert(0, str(HERE.parent / "tests" / "models"))
 TOLERANCE = 1e-3  # of max |reference|, for the others; fxcc's tests ask 1e-4
 
 
-def folder():
-    """Where zoo.py keeps its models, told by prepare(): importing zoo would import torch."""
-    return pathlib.Path((HERE.parent / "build" / "bench-models").read_text())
+def file(model, suffix):
+    """Where the zoo keeps a model, told by prepare(): importing zoo would import torch."""
+    return pathlib.Path(json.loads((HERE.parent / "build" / "bench-models").read_text())[model]).with_suffix(suffix)
+
+
+def build(name):
+    """The module and a tuple of its inputs."""
+    import zoo
+    import zoo_transformers
+    model, inputs = (zoo if name in zoo.MODELS else zoo_transformers).build(name)
+    return model, inputs[0] if isinstance(inputs[0], tuple) else (inputs[0],)
 
 
 def prepare(args):
     import torch
-    import zoo
-    (HERE.parent / "build").mkdir(exist_ok=True)
-    (HERE.parent / "build" / "bench-models").write_text(str(zoo.cache_folder()))
+    import zoo_transformers
+    where = {}
     for name in args[1:]:
-        exported = zoo.export(name)
+        exported = zoo_transformers.export(name)
+        where[name] = str(exported.path)
         onnx = exported.path.with_suffix(".onnx")
         if args[0] == "onnx" and not onnx.exists():
-            model, inputs = zoo.build(name)
-            torch.onnx.export(model, (inputs[0],), str(onnx) + ".new", dynamo=True, external_data=False)
+            model, inputs = build(name)
+            torch.onnx.export(model, inputs, str(onnx) + ".new", dynamo=True, external_data=False)
             os.replace(str(onnx) + ".new", onnx)
+    (HERE.parent / "build").mkdir(exist_ok=True)
+    (HERE.parent / "build" / "bench-models").write_text(json.dumps(where))
 
 
 class Fxcc:
@@ -45,7 +55,7 @@ class Fxcc:
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="fxcc-bench-"))
         try:
             start = time.monotonic()
-            sizes = emitted.emit(folder() / f"{model}.pt2", self.dir, target=options["target"])
+            sizes = emitted.emit(file(model, ".pt2"), self.dir, target=options["target"])
             so = emitted.build(self.dir, sizes, options["compiler"], flags=["-O3"] + (["-fopenmp"] if threads > 1 else []))
             self.compile_s = time.monotonic() - start
             self.artifact = so.stat().st_size + (self.dir / "net.bin").stat().st_size
@@ -53,7 +63,7 @@ class Fxcc:
         finally:
             shutil.rmtree(self.dir)
         self.outputs = [numpy.empty_like(a) for a in y]
-        self.bound = self.net.bind([x], self.outputs)
+        self.bound = self.net.bind([numpy.ascontiguousarray(a) for a in x], self.outputs)
 
     def run(self):
         self.net.run_bound(self.bound)
@@ -63,14 +73,14 @@ class Fxcc:
 class OnnxRuntime:
     def __init__(self, model, threads, options, x, y):
         import onnxruntime
-        path = folder() / f"{model}.onnx"
+        path = file(model, ".onnx")
         o = onnxruntime.SessionOptions()
         o.intra_op_num_threads, o.inter_op_num_threads = threads, 1
         start = time.monotonic()
         self.session = onnxruntime.InferenceSession(str(path), o, providers=["CPUExecutionProvider"])
         self.compile_s = time.monotonic() - start
         self.artifact = path.stat().st_size
-        self.feed = {self.session.get_inputs()[0].name: x}
+        self.feed = {i.name: a for i, a in zip(self.session.get_inputs(), x, strict=True)}
 
     def run(self):
         return self.session.run(None, self.feed)
@@ -79,7 +89,7 @@ class OnnxRuntime:
 class OpenVino:
     def __init__(self, model, threads, options, x, y):
         import openvino
-        path = folder() / f"{model}.onnx"
+        path = file(model, ".onnx")
         core = openvino.Core()
         start = time.monotonic()
         compiled = core.compile_model(core.read_model(path), "CPU", {
@@ -87,7 +97,8 @@ class OpenVino:
         self.compile_s = time.monotonic() - start
         self.artifact = path.stat().st_size
         self.request = compiled.create_infer_request()
-        self.request.set_input_tensor(openvino.Tensor(x, shared_memory=True))
+        for i, a in enumerate(x):
+            self.request.set_input_tensor(i, openvino.Tensor(a, shared_memory=True))
 
     def run(self):
         self.request.infer()
@@ -100,13 +111,13 @@ class Torch:
         import zoo
         torch.set_num_threads(threads)
         self.compile_s = 0.0
-        self.artifact = (folder() / f"{model}.pt2").stat().st_size
-        self.model, _ = zoo.build(model)
-        self.x, self.zoo, self.torch = torch.from_numpy(x), zoo, torch
+        self.artifact = file(model, ".pt2").stat().st_size
+        self.model, self.x = build(model)
+        self.zoo, self.torch = zoo, torch
 
     def run(self):
         with self.torch.inference_mode():
-            return [t.numpy() for t in self.zoo.leaves(self.model(self.x))]
+            return [t.numpy() for t in self.zoo.leaves(self.model(*self.x))]
 
 
 def peak_rss():
@@ -120,8 +131,8 @@ def main():
     kind, model, threads, options = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what engines print does not disturb the talk
-    with numpy.load(folder() / f"{model}.npz") as arrays:
-        x, y = arrays["in0_0"], [arrays[k] for k in arrays.files if k.startswith("out0_")]
+    with numpy.load(file(model, ".npz")) as arrays:
+        x, y = ([arrays[k] for k in arrays.files if k.startswith(prefix)] for prefix in ("in0_", "out0_"))
     engine = {"fxcc": Fxcc, "onnxruntime": OnnxRuntime, "openvino": OpenVino, "torch": Torch}[kind](model, threads, options, x, y)
     difference = max(float(abs(a - b).max() / abs(b).max()) for a, b in zip(engine.run(), y, strict=True))
 

@@ -33,6 +33,7 @@ typedef struct fx_group {
     const char *tail;              /* for titles: " + add + relu" */
     fx_node *first;                /* first node of a pointwise region */
     int n_reads;                   /* bound on the tensors a pointwise region reads */
+    int n_nodes;                   /* of a pointwise region */
     struct fx_rows *rows;          /* a region of rows (build_rows.h), NULL: none */
 } fx_group;
 
@@ -114,6 +115,8 @@ fx_dim fx_window_count(fx_build *b, const fx_window *v);  /* elements */
 
 /* Tensors a pointwise region may read. */
 enum { FX_MAX_REGION_READS = 20 };
+/* Nodes it may have: expressions nest as deep as its chains are long, and what walks them recurses. */
+enum { FX_MAX_REGION_NODES = 64 };
 
 /* ---- build_loops.c: loop nests -------------------------------------------------------------------- */
 

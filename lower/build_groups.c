@@ -154,7 +154,8 @@ static fx_node *common_region(const fx_build *b, const fx_node *n)
             return NULL;
         region = r;
     }
-    if (region && b->group[region->id].n_reads + n->n_operands - 1 > FX_MAX_REGION_READS)
+    if (region && (b->group[region->id].n_reads + n->n_operands - 1 > FX_MAX_REGION_READS ||
+                   b->group[region->id].n_nodes >= FX_MAX_REGION_NODES))
         return NULL;
     return region;
 }
@@ -230,6 +231,7 @@ void fx_build_groups(fx_build *b)
         fx_group *g = &b->group[b->root[n->id]->id];
         g->first = n;
         g->n_reads += r ? n->n_operands - 1 : n->n_operands;
+        g->n_nodes++;
     }
 }
 
