@@ -247,6 +247,8 @@ static fx_status step_begin(void *user, const fx_step *step)
 {
     fx_emit *e = user;
     size_t number = (size_t)(step - e->p->steps);
+    for (size_t i = 0; e->params && e->fact && i < e->fact->n_params; i++) /* of the step before */
+        e->params[e->fact->params[i].buf] = NULL;
     fx_step_facts *f = e->fact = &e->facts[number];
     e->step = step;
     e->loops = FX_NEW_ARRAY(e->arena, fx_loopname, f->n_vars + 1);
@@ -284,7 +286,8 @@ static fx_status step_begin(void *user, const fx_step *step)
         if (f->symbols[i])
             symbols[sizes++] = e->symbols[i];
     size_t before = sizes + (f->weights ? 1 : 0), n = f->n_params + before;
-    e->params = FX_NEW_ARRAY(e->arena, const char *, e->p->n_bufs + 1);
+    if (!e->params)
+        e->params = FX_NEW_ARRAY(e->arena, const char *, e->p->n_bufs + 1);
     for (size_t i = 0; i < n; i++) {
         const char *text;
         if (i < sizes) {

@@ -63,41 +63,23 @@ static const char *identifier(fx_program *p, const char *text)
     return fx_intern(p->ctx, buf);
 }
 
-static bool buf_named(const fx_program *p, const char *name)
-{
-    for (size_t i = 0; i < p->n_bufs; i++) {
-        if (p->bufs[i].name == name)
-            return true;
-    }
-    return false;
-}
-
-static bool step_named(const fx_program *p, const char *name)
-{
-    for (size_t i = 0; i < p->n_steps; i++) {
-        if (p->steps[i].name == name)
-            return true;
-    }
-    return false;
-}
-
 /* Names are made unique by the buffer's (or step's) own number, so that a thousand equal names cost no search. */
-static const char *unique(fx_program *p, const char *text, bool (*taken)(const fx_program *, const char *), size_t number)
+static const char *unique(fx_program *p, const char *text, fx_map *taken, size_t number)
 {
     const char *name = identifier(p, text && *text ? text : "v");
-    if (!taken(p, name))
-        return name;
-    const char *numbered = fx_intern_f(p->ctx, "%s_%zu", name, number);
-    while (taken(p, numbered))
-        numbered = fx_intern_f(p->ctx, "%s_%zu", numbered, number);
-    return numbered;
+    if (fx_map_get(taken, name))
+        name = fx_intern_f(p->ctx, "%s_%zu", name, number);
+    while (fx_map_get(taken, name))
+        name = fx_intern_f(p->ctx, "%s_%zu", name, number);
+    fx_map_put(p->arena, taken, name, p);
+    return name;
 }
 
 int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype dtype, int rank, const fx_dim *dims)
 {
     fx_buf b = {.id = (int)p->n_bufs, .kind = kind, .dtype = dtype, .rank = rank, .numel = fx_dim_of(1), .io = -1, .slot = -1, .overlay = -1};
     bool possible = true;
-    b.name = unique(p, name, buf_named, p->n_bufs);
+    b.name = unique(p, name, &p->buf_names, p->n_bufs);
     for (int i = 0; i < rank && i < FX_MAX_RANK; i++) {
         b.dims[i] = dims[i];
         possible &= dims[i].sym || dims[i].value >= 0;
@@ -112,7 +94,7 @@ int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype d
 
 fx_step *fx_program_step(fx_program *p, const char *name)
 {
-    fx_step s = {.name = unique(p, name, step_named, p->n_steps)};
+    fx_step s = {.name = unique(p, name, &p->step_names, p->n_steps)};
     FX_PUSH(p->arena, p->steps, p->n_steps, p->cap_steps) = s;
     return &p->steps[p->n_steps - 1];
 }

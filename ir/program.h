@@ -203,6 +203,7 @@ typedef struct fx_program {
                                             0 when there are none */
     uint64_t live_size;                  /* the largest live set, with workspace and alignment: the planner's lower bound */
     uint8_t model_hash[8];               /* of program text and weights; ties .bin to code */
+    fx_map buf_names, step_names;        /* taken; names are interned */
 } fx_program;
 
 fx_symbols fx_program_symbols(const fx_program *p);
