@@ -135,6 +135,19 @@ static int buffer_for(fx_build *b, const fx_node *n, const char *name, const fx_
     return id;
 }
 
+/* A matrix product that reads another part of the concatenation it would be computed in: kernels take whole rows of x apart, not
+ * columns among those of y. (Convolutions tell channels of pixels apart.) */
+static bool product_reads(const fx_build *b, const fx_node *n, int buf)
+{
+    const fx_node *anchor = b->group[n->id].anchor;
+    if (!anchor || anchor->op->id == FX_OP_convolution)
+        return false;
+    for (int i = 0; i < anchor->n_operands; i++)
+        if (b->value[anchor->operands[i].def->id].buf == buf)
+            return true;
+    return false;
+}
+
 fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out)
 {
     const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
@@ -144,6 +157,10 @@ fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_wind
     if (home->cat) {
         fx_window whole;
         FX_TRY(cat_storage(b, home->cat, &whole));
+        if (product_reads(b, n, whole.buf)) {
+            *home = (fx_home){.output = -1};
+            return fx_build_place(b, n, like, out);
+        }
         v.buf = whole.buf;
         v.offset = fx_dim_add(b->ctx, whole.offset, fx_dim_mul(b->ctx, home->offset, whole.strides[home->dim]));
         memcpy(v.strides, whole.strides, sizeof v.strides);

@@ -252,9 +252,12 @@ static bool has_in_place(const fx_op *op)
 /* Whether elements of a view may be the same memory: eager refuses to write there. */
 static bool overlaps(const fx_node *n)
 {
-    for (; n->op && (n->op->cls == FX_CLASS_VIEW || n->op->id == FX_OP_getitem) && n->n_operands; n = n->operands[0].def)
-        if (strstr(n->op->name, "unfold") || n->op->id == FX_OP_expand || n->op->id == FX_OP_expand_as || strstr(n->op->name, "meshgrid"))
+    for (; n->op && n->n_operands; n = n->operands[0].def) {
+        if (strstr(n->op->name, "unfold") || strstr(n->op->name, "meshgrid") || n->op->id == FX_OP_expand || n->op->id == FX_OP_expand_as)
             return true;
+        if (n->op->cls != FX_CLASS_VIEW && n->op->id != FX_OP_getitem)
+            break;
+    }
     return false;
 }
 

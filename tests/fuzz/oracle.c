@@ -238,6 +238,19 @@ static void know_nothing(oracle *o, value *v)
     }
 }
 
+/* Whether factors, taken in some order, may leave the range though their product does not. */
+static bool overflows(oracle *o, const fx_node *n)
+{
+    const fx_tensor *x = &value_of(o, n->operands[0].def)->t[0];
+    double up = 0, down = 0;
+    for (int64_t i = 0; i < fx_tensor_numel(x); i++) {
+        double a = fabs(fx_tensor_get(x, i));
+        if (isfinite(a) && a > 0)
+            *(a > 1 ? &up : &down) += fabs(log2(a));
+    }
+    return up > 100 || down > 100;
+}
+
 /* Errors of a call's results. */
 static void find_errors(oracle *o, const fx_node *n, value *v)
 {
@@ -286,7 +299,8 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
         return;
     }
     /* Large sums may leave the range on the way. */
-    bool range = sum && most > (v->t[0].dtype == FX_F64 ? 1e150 : 1e18);
+    bool powers = strstr(n->op->name, "norm.") || strstr(n->op->name, "vector_norm");
+    bool range = sum && (most > (v->t[0].dtype == FX_F64 ? 1e150 : powers ? 1e9 : 1e18) || (strstr(n->op->name, "prod") && overflows(o, n)));
     if (unknown || range || (inexact && !sensitivity(o, n, v, 0, SAMPLES, v->error))) {
         know_nothing(o, v);
         return;

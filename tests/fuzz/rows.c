@@ -521,7 +521,9 @@ static fx_node *part(fz_gen *g, const fx_op *op)
             fx_call_int(&c, fz_one_in(g->rng, 3) ? dim - x->type->rank : dim);
         else if (!strcmp(name, "start") || !strcmp(name, "end"))
             fx_call_arg(&c, fz_one_in(g->rng, 4) ? fx_arg_none(g->ctx)
-                            : fx_arg_int(g->ctx, fz_one_in(g->rng, 8) ? INT64_MAX : name[0] == 's' ? fz_in(g->rng, -n - 1, n / 2) : fz_in(g->rng, n / 2, n + 1)));
+                            : fx_arg_int(g->ctx, name[0] == 's'           ? fz_in(g->rng, -n - 1, n / 2)
+                                                     : fz_one_in(g->rng, 6) ? INT64_MAX
+                                                                            : fz_in(g->rng, n / 2, n + 1)));
         else if (!strcmp(name, "step"))
             fx_call_int(&c, fz_one_in(g->rng, 2) ? 1 : fz_in(g->rng, 1, 3));
         else if (!strcmp(name, "index"))

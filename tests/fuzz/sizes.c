@@ -113,6 +113,43 @@ static fz_case *variant(fz_case *c, int64_t size)
     return status == FX_OK ? v : NULL;
 }
 
+typedef struct probe_args {
+    fz_case *c;
+    fx_graph *g;
+    int64_t size;
+} probe_args;
+
+static fx_status probe(void *arg)
+{
+    probe_args *a = arg;
+    fx_tensor in[FZ_MAX_INPUTS], *out;
+    size_t n_out;
+    for (size_t i = 0; i < a->c->n_in; i++)
+        in[i] = fz_resized(a->c->ctx, &a->c->in[i], a->c->symbol_from, a->size);
+    return fx_graph_interpret(a->g, a->c->n_in, in, &n_out, &out);
+}
+
+/* Whether the graph runs at this size. */
+static bool runs_at(fz_case *c, int64_t size)
+{
+    probe_args a = {c, at_size(c, fx_dim_of(size)), size};
+    size_t said = fx_diag_count(c->ctx);
+    bool good = a.g && small(a.g) && probe(&a) == FX_OK;
+    fx_diag_truncate(c->ctx, said);
+    return good;
+}
+
+/* The sizes around symbol_from at which the graph runs, as torch.export would find by its guards; unbounded when that goes far enough. */
+static fx_sym_range range_of(fz_case *c, fz_rng *r)
+{
+    int64_t lo = c->symbol_from, hi = c->symbol_from, far = 2 * c->symbol_from + 12;
+    while (lo > 2 && runs_at(c, lo - 1))
+        lo--;
+    while (hi < far && runs_at(c, hi + 1))
+        hi++;
+    return (fx_sym_range){fx_intern(c->ctx, "s0"), lo, hi == far && fz_one_in(r, 2) ? INT64_MAX : hi};
+}
+
 void fz_make_symbolic(fz_case *c)
 {
     fz_rng r = {c->seed ^ 0x2545f4914f6cdd1du};
@@ -125,11 +162,14 @@ void fz_make_symbolic(fz_case *c)
     FX_FOR_NODES(g, n)
         if (n->opcode != FX_OUTPUT && !is_known(n->type))
             return;
-    FX_PUSH(g->arena, g->symbols, g->n_symbols, g->cap_symbols) =
-        (fx_sym_range){fx_intern(c->ctx, "s0"), 2, fz_one_in(&r, 2) ? INT64_MAX : c->symbol_from * 2 + 30};
-    const int64_t sizes[] = {2, 3 + fz_below(&r, 5), c->symbol_from * 2 + fz_below(&r, 3)};
+    fx_sym_range range = range_of(c, &r);
+    if (range.min == range.max)
+        return;
+    FX_PUSH(g->arena, g->symbols, g->n_symbols, g->cap_symbols) = range;
+    int64_t far = range.max == INT64_MAX ? 2 * c->symbol_from + 12 : range.max;
+    const int64_t sizes[] = {range.min, fz_in(&r, range.min, far), far};
     for (int i = 0; i < 3; i++) {
-        fz_case *v = sizes[i] != c->symbol_from ? variant(c, sizes[i]) : NULL;
+        fz_case *v = sizes[i] != c->symbol_from && (i == 0 || sizes[i] != sizes[i - 1]) ? variant(c, sizes[i]) : NULL;
         if (v)
             c->variants[c->n_variants++] = v;
     }
