@@ -1,6 +1,7 @@
 /* ir/program.c: building loop programs, affine arithmetic.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <ctype.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "ir/program.h"
@@ -104,6 +105,8 @@ fx_stmt *fx_stmt_new(fx_program *p, fx_stmt_kind kind)
     fx_stmt *s = FX_NEW(p->arena, fx_stmt);
     s->kind = kind;
     s->buf = s->local = s->var = -1;
+    if (kind == FX_ST_IF)
+        s->cond = FX_NEW_ARRAY(p->arena, fx_affine, 2 * FX_MAX_RANK);
     if (kind == FX_ST_CALL) {
         s->call = FX_NEW(p->arena, fx_call_stmt);
         for (int i = 0; i < FX_MAX_BUF_ARGS; i++)
@@ -220,11 +223,28 @@ int fx_sop_arity(fx_sop op)
     return (unsigned)op < FX_S_COUNT ? sops[op].arity : 0;
 }
 
+/* Most expressions have no index, which is most of the struct. */
+static size_t size_of(fx_sop op)
+{
+    return op == FX_S_LOAD || op == FX_S_INDEX ? sizeof(fx_sexpr) : offsetof(fx_sexpr, index);
+}
+
+static fx_sexpr *new_expr(fx_program *p, fx_sop op, fx_dtype dtype)
+{
+    fx_sexpr *e = fx_arena_alloc(p->arena, size_of(op));
+    e->op = op;
+    e->dtype = dtype;
+    return e;
+}
+
+fx_sexpr *fx_s_copy(fx_program *p, const fx_sexpr *e)
+{
+    return fx_arena_dup(p->arena, e, size_of(e->op));
+}
+
 fx_sexpr *fx_s_const(fx_program *p, fx_dtype dtype, double v)
 {
-    fx_sexpr *e = FX_NEW(p->arena, fx_sexpr);
-    e->op = FX_S_CONST;
-    e->dtype = dtype;
+    fx_sexpr *e = new_expr(p, FX_S_CONST, dtype);
     e->imm = v;
     if (!fx_dtype_is_float(dtype) && v >= -0x1p63 && v < 0x1p63)
         e->ival = (int64_t)v;
@@ -240,9 +260,7 @@ fx_sexpr *fx_s_int(fx_program *p, fx_dtype dtype, int64_t v)
 
 fx_sexpr *fx_s_load(fx_program *p, int buf, const fx_affine *index)
 {
-    fx_sexpr *e = FX_NEW(p->arena, fx_sexpr);
-    e->op = FX_S_LOAD;
-    e->dtype = p->bufs[buf].dtype;
+    fx_sexpr *e = new_expr(p, FX_S_LOAD, p->bufs[buf].dtype);
     e->buf = buf;
     e->index = *index;
     return e;
@@ -250,18 +268,14 @@ fx_sexpr *fx_s_load(fx_program *p, int buf, const fx_affine *index)
 
 fx_sexpr *fx_s_local(fx_program *p, int local, fx_dtype dtype)
 {
-    fx_sexpr *e = FX_NEW(p->arena, fx_sexpr);
-    e->op = FX_S_LOCAL;
-    e->dtype = dtype;
+    fx_sexpr *e = new_expr(p, FX_S_LOCAL, dtype);
     e->local = local;
     return e;
 }
 
 fx_sexpr *fx_s_index(fx_program *p, const fx_affine *index)
 {
-    fx_sexpr *e = FX_NEW(p->arena, fx_sexpr);
-    e->op = FX_S_INDEX;
-    e->dtype = FX_I64;
+    fx_sexpr *e = new_expr(p, FX_S_INDEX, FX_I64);
     e->index = *index;
     return e;
 }
@@ -273,9 +287,7 @@ fx_sexpr *fx_s_cast(fx_program *p, fx_dtype dtype, const fx_sexpr *a)
 
 fx_sexpr *fx_s_op(fx_program *p, fx_sop op, fx_dtype dtype, const fx_sexpr *a, const fx_sexpr *b, const fx_sexpr *c)
 {
-    fx_sexpr *e = FX_NEW(p->arena, fx_sexpr);
-    e->op = op;
-    e->dtype = dtype;
+    fx_sexpr *e = new_expr(p, op, dtype);
     e->arg[0] = a;
     e->arg[1] = b;
     e->arg[2] = c;

@@ -67,8 +67,8 @@ typedef struct fx_sexpr {
     int64_t ival;
     int buf;                   /* LOAD */
     int local;                 /* LOCAL */
-    fx_affine index;           /* LOAD, INDEX */
     const struct fx_sexpr *arg[3];
+    fx_affine index;           /* LOAD, INDEX; other operations end before it: copy expressions by fx_s_copy */
 } fx_sexpr;
 
 /* ARRAY declares buf (FX_BUF_LOCAL) for the rest of its list. CHECK: see below. BARRIER: of the threads of a block. */
@@ -148,7 +148,7 @@ typedef struct fx_stmt {
     int local;                 /* unique in the step */
     /* IF all cond[i] >= 0 */
     int n_cond;
-    fx_affine cond[2 * FX_MAX_RANK];
+    fx_affine *cond;           /* room for 2 * FX_MAX_RANK in an IF, else NULL */
     fx_call_stmt *call;        /* CALL */
     /* CHECK: if 0 <= local < extent, body; else the run fails (NAME_run returns an error that names the step) and body is skipped.
      * local is an integer LOCAL that is not SET again. The rest of the run still happens, so iterations stay independent. */
@@ -226,6 +226,7 @@ fx_affine fx_affine_sum(fx_context *ctx, const fx_affine *a, const fx_affine *b)
 bool fx_affine_is_static(const fx_affine *a);                         /* all coefficients are numbers */
 bool fx_affine_equal(const fx_affine *a, const fx_affine *b);
 fx_dim fx_affine_coef(const fx_affine *a, int var);                   /* 0 when var is not in it */
+fx_sexpr *fx_s_copy(fx_program *p, const fx_sexpr *e);                /* of the node alone: the operands are the same */
 fx_sexpr *fx_s_const(fx_program *p, fx_dtype dtype, double v);
 fx_sexpr *fx_s_int(fx_program *p, fx_dtype dtype, int64_t v);         /* an integer constant, exact */
 fx_sexpr *fx_s_load(fx_program *p, int buf, const fx_affine *index);  /* of the buffer's dtype */

@@ -118,7 +118,7 @@ static fx_affine bind_affine(bind *b, const fx_affine *a)
 
 static const fx_sexpr *bind_expr(bind *b, const fx_sexpr *e)
 {
-    fx_sexpr *out = fx_arena_dup(b->to->arena, e, sizeof *e);
+    fx_sexpr *out = fx_s_copy(b->to, e);
     if (e->op == FX_S_LOAD || e->op == FX_S_INDEX)
         out->index = bind_affine(b, &e->index);
     for (int i = 0; i < fx_sop_arity(e->op); i++)
@@ -133,6 +133,8 @@ static fx_stmt *bind_stmts(bind *b, const fx_stmt *s)
         fx_stmt *out = fx_arena_dup(b->to->arena, s, sizeof *s);
         out->extent = number(b, s->extent);
         out->index = bind_affine(b, &s->index);
+        if (s->cond)
+            out->cond = FX_NEW_ARRAY(b->to->arena, fx_affine, 2 * FX_MAX_RANK);
         for (int i = 0; i < s->n_cond; i++)
             out->cond[i] = bind_affine(b, &s->cond[i]);
         if (s->value)

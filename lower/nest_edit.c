@@ -38,8 +38,7 @@ const fx_sexpr *fx_nest_expr(const fx_nest_edit *e, const fx_sexpr *x)
         return fx_s_local(e->p, e->load_local, x->dtype);
     if (x->op == FX_S_LOCAL && array_of(e, x->local) >= 0)
         return fx_s_load(e->p, array_of(e, x->local), e->index);
-    fx_sexpr *c = FX_NEW(e->p->arena, fx_sexpr);
-    *c = *x;
+    fx_sexpr *c = fx_s_copy(e->p, x);
     if (x->op == FX_S_LOCAL)
         c->local += e->shift_locals;
     if (x->op == FX_S_LOAD || x->op == FX_S_INDEX)
@@ -54,7 +53,9 @@ fx_stmt *fx_nest_copy(const fx_nest_edit *e, const fx_stmt *s)
     fx_stmt *first = NULL, **tail = &first;
     for (; s; s = s->next) {
         fx_stmt *c = fx_stmt_new(e->p, s->kind);
+        fx_affine *cond = c->cond;
         *c = *s;
+        c->cond = cond;
         c->next = NULL;
         c->value = fx_nest_expr(e, s->value);
         if (s->kind == FX_ST_LOOP)

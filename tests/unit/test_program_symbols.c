@@ -142,7 +142,7 @@ static const struct {
     {"for v1 in 3 unrolled", "for v1 in seq unrolled", "the unrolled loop v1: expected a number of iterations, got seq"},
     {"acc : local f32[3]", "acc : local f32[seq]", "buffer 'acc': its size of seq elements is impossible"},
     {"acc : local f32[3]", "acc : local f32[100000]", "local array 'acc': expected at most 262144 bytes on the stack"},
-    {"outer=(batch*seq)", "outer=(batch*seq - 13)", "call soft: expected outer >= 1, which is not proved of batch*seq - 13"},
+    {"outer=(batch*seq)", "outer=(batch*seq - 13)", "call soft: expected outer >= 0, which is not proved of batch*seq - 13"},
     {"n=3, inner=1", "n=4, inner=1", "call soft reads elements [0, 4*batch*seq - 1] of 'rows', which has 3*batch*seq"},
     {"x=rows, y=soft", "x=rows, y=soft+(batch)", "call soft writes elements [batch, "},
     {"for v0 in batch parallel {", "for v0 in batch - 1 parallel {", "output 'y': expected all 3*batch elements to be written"},
