@@ -2,7 +2,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * The cost of an order is the cache lines that its innermost loop fetches: per access and iteration min(1, |stride| / line). Three things
- * make it smaller, each asked of isl only when it does:
+ * make it smaller, each asked of isl only when it does, of nests whose data does not fit the first-level cache anyway:
  *   interchange   another loop innermost
  *   tiling        one access is dense in one loop, another in another: squares of both that stay in the first-level cache
  *   sinking       a reduction strides through memory along its own loop and is dense along a kept one: so many of the kept loop's iterations
@@ -335,6 +335,22 @@ static void ask(fx_scheduler *s, const fx_step *step, const fx_stmt *nest, verdi
     v->what = NULL;
 }
 
+/* The bytes that the nest's accesses span: each between the ends of its loops, as if all were different. */
+static bool fits_cache(const fx_scheduler *s, const fx_isl_group *g)
+{
+    int64_t bytes = 0, l1 = s->p->target.l1 > 0 ? s->p->target.l1 : 32768;
+    for (int a = 0; a < g->n_accesses && bytes <= l1; a++) {
+        const fx_isl_access *x = &g->access[a];
+        const fx_isl_item *it = &g->item[x->item];
+        int64_t elements = 1;
+        for (int k = 0; x->buf >= 0 && k < it->n && elements <= l1; k++)
+            if (stride_of(g, x, it->loop[k]->var))
+                elements *= it->loop[k]->extent.value > 0 ? it->loop[k]->extent.value : 1;
+        bytes += x->buf >= 0 ? elements * (int64_t)fx_dtype_size(s->p->bufs[x->buf].dtype) : 0;
+    }
+    return bytes <= l1;
+}
+
 static verdict *decide(fx_scheduler *s, const fx_step *step, const fx_stmt *nest)
 {
     verdict *v = FX_NEW(s->l->scratch, verdict);
@@ -343,7 +359,7 @@ static verdict *decide(fx_scheduler *s, const fx_step *step, const fx_stmt *nest
         return v;
     int depth = shared_depth(g);
     bool same = true;
-    if (depth == 0)
+    if (depth == 0 || fits_cache(s, g))
         return v;
     v->t.depth = depth;
     for (int k = 0; k < depth; k++)
