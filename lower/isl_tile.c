@@ -428,6 +428,11 @@ fx_isl_answer fx_isl_tile(fx_isl *i, const fx_isl_group *g, const fx_isl_tiling 
     for (int s = 0; s < g->n; s++)
         if (g->item[s].n < t->depth || g->item[s].loop[t->depth - 1] != g->item[0].loop[t->depth - 1])
             return FX_ISL_UNKNOWN;
+    memset(out, 0, sizeof *out);
+    if (t->apart && perfect(g, t, out))
+        return FX_ISL_YES;
+    if (!i)
+        return FX_ISL_UNKNOWN;
     fx_isl_source_order(g, source);
     for (int s = 0; s < g->n; s++) { /* the shared loops first */
         shared[s] = source[s];
@@ -437,7 +442,7 @@ fx_isl_answer fx_isl_tile(fx_isl *i, const fx_isl_group *g, const fx_isl_tiling 
             shared[s].key[k] = source[s].key[k + t->depth];
         shared[s].n = source[s].n - t->depth;
     }
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof *out); /* what perfect left */
     fx_isl_begin(i);
     isl_union_map *dependences = fx_isl_dependences(i, g, fx_isl_order_map(i, g, source)), *order = fx_isl_order_map(i, g, shared);
     fx_isl_answer answer = fx_isl_forward(dependences, order, t->depth);

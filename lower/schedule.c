@@ -53,6 +53,62 @@ static int64_t side_of(int64_t extent, int64_t most)
     return most;
 }
 
+/* No two iterations at one element: each stride spans what the smaller ones do. */
+static bool one_to_one(const fx_isl_group *g, const fx_isl_access *a)
+{
+    const fx_isl_item *it = &g->item[a->item];
+    int64_t coef[FX_MAX_LOOPS], extent[FX_MAX_LOOPS], span = 0;
+    int n = 0;
+    for (int k = 0; k < it->n; k++) {
+        int64_t e = it->loop[k]->extent.value, c = fx_affine_coef(a->index, it->loop[k]->var).value;
+        if (e <= 1)
+            continue;
+        int at = n++;
+        for (c = c < 0 ? -c : c; at > 0 && coef[at - 1] > c; at--) {
+            coef[at] = coef[at - 1];
+            extent[at] = extent[at - 1];
+        }
+        coef[at] = c;
+        extent[at] = e;
+    }
+    for (int k = 0; k < n; k++) {
+        if (coef[k] <= span || __builtin_mul_overflow(coef[k], extent[k] - 1, &coef[k]))
+            return false;
+        span += coef[k];
+    }
+    return true;
+}
+
+static int place_of(const fx_program *p, int buf)
+{
+    while (p->bufs[buf].overlay >= 0 && p->bufs[buf].overlay < buf)
+        buf = p->bufs[buf].overlay;
+    return buf;
+}
+
+/* Known without isl: nothing passes from one iteration to another. What is stored is touched at one index only, by one iteration each, and
+ * locals are the body's own. */
+static bool iterations_apart(const fx_isl_group *g, int depth)
+{
+    for (int w = 0; w < g->n_accesses; w++) {
+        const fx_isl_access *a = &g->access[w];
+        if (a->buf < 0 && a->depth < depth)
+            return false;
+        if (a->buf < 0 || !a->write)
+            continue;
+        if (!one_to_one(g, a))
+            return false;
+        for (int k = 0; k < g->n_accesses; k++) {
+            const fx_isl_access *b = &g->access[k];
+            if (b->buf < 0)
+                continue;
+            if (place_of(g->p, a->buf) == place_of(g->p, b->buf) && !fx_affine_equal(a->index, b->index))
+                return false;
+        }
+    }
+    return true;
+}
+
 /* ---- what to do ------------------------------------------------------------------------------------------------------------ */
 
 /* How many loops all items share. */
@@ -318,7 +374,7 @@ static fx_stmt *copy_of(const fx_scheduler *s, const fx_stmt *nest)
 
 static void ask(fx_scheduler *s, const fx_step *step, const fx_stmt *nest, verdict *v)
 {
-    if (s->tilings++ >= FX_SCHEDULE_QUESTIONS || !s->isl) {
+    if (!v->t.apart && (s->tilings++ >= FX_SCHEDULE_QUESTIONS || !s->isl)) {
         fx_remark(s->p->ctx, &step->loc, "step %s: source order: this model's %d questions to isl are spent", step->name, FX_SCHEDULE_QUESTIONS);
         v->what = NULL;
         return;
@@ -367,6 +423,7 @@ static verdict *decide(fx_scheduler *s, const fx_step *step, const fx_stmt *nest
     for (int k = 0; k < g->n; k++)
         same &= g->item[k].n == depth;
     v->what = same ? plan_perfect(s, g, depth, &v->t) : plan_sink(g, depth, &v->t);
+    v->t.apart = same && iterations_apart(g, depth);
     if (v->what)
         ask(s, step, nest, v);
     return v;
