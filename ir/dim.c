@@ -625,7 +625,48 @@ static bool replace_quotient(fx_context *ctx, proof *f, poly *p, bool mods)
     return false;
 }
 
+static bool at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v);
+
+/* A minimum is no more than each of its arguments, a maximum no less: where that can only make d smaller, one takes the other's place. */
+static bool at_least_by_parts(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v, int depth)
+{
+    enum { DEEPEST = 3 };
+    const fx_sym *sum = d.sym;
+    int n = sum && sum->kind == FX_SYM_ADD ? sum->n : 1;
+    for (int i = 0; sum && depth < DEEPEST && i < n; i++) {
+        const fx_sym *one = sum->kind == FX_SYM_ADD ? sum->args[i] : sum, *const *part, *alone;
+        int n_parts;
+        int64_t coef = factors(one, &n_parts, &part, &alone);
+        for (int k = 0; k < n_parts; k++) {
+            if (part[k]->kind != (coef < 0 ? FX_SYM_MIN : FX_SYM_MAX))
+                continue;
+            fx_dim others = fx_dim_of(coef);
+            bool positive = true;
+            for (int j = 0; j < n_parts; j++) {
+                int64_t lo, hi;
+                if (j == k)
+                    continue;
+                fx_dim_bounds(symbols, fx_dim_sym(part[j]), &lo, &hi);
+                positive = positive && lo >= 0;
+                others = fx_dim_mul(ctx, others, fx_dim_sym(part[j]));
+            }
+            fx_dim rest = fx_dim_sub(ctx, d, fx_dim_sym(one));
+            for (int a = 0; positive && a < part[k]->n; a++) {
+                fx_dim less = fx_dim_add(ctx, rest, fx_dim_mul(ctx, others, fx_dim_sym(part[k]->args[a])));
+                if (at_least(ctx, symbols, less, v) || at_least_by_parts(ctx, symbols, less, v, depth + 1))
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
 bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v)
+{
+    return at_least(ctx, symbols, d, v) || at_least_by_parts(ctx, symbols, d, v, 0);
+}
+
+static bool at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v)
 {
     int64_t lo, hi;
     fx_dim_bounds(symbols, d, &lo, &hi);

@@ -271,8 +271,8 @@ void fx_build_limit(fx_build *b, fx_dim most, fx_dim d, const char *why)
     fx_dim rest = fx_dim_sub(b->ctx, most, d);
     if (fx_build_at_least(b, rest, 0))
         return;
-    for (size_t i = 0; i < b->p->n_limits; i++)
-        if (fx_dim_equal(b->p->limits[i].value, rest))
+    for (size_t i = 0; i < b->p->n_limits; i++) /* said already, or follows from what is */
+        if (fx_dim_equal(b->p->limits[i].value, rest) || fx_build_at_least(b, fx_dim_sub(b->ctx, rest, b->p->limits[i].value), 0))
             return;
     fx_text t;
     fx_text_init(&t, b->p->arena);

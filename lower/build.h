@@ -93,6 +93,8 @@ fx_status fx_build_value(fx_build *b, fx_node *n, fx_window *out);
 fx_status fx_build_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out);
 /* A new buffer of n's dims, laid out likewise. */
 fx_status fx_build_new(fx_build *b, fx_node *n, const char *name, fx_dtype dtype, const fx_window *like, fx_window *out);
+/* Whether a concatenation is of images, which lie channels-last in this graph: one of channels. */
+bool fx_build_cat_of_images(const fx_build *b, const fx_node *cat);
 fx_window fx_build_channels_last(fx_build *b, const fx_node *n); /* a pattern for `like` */
 fx_status fx_build_view(fx_build *b, fx_node *n);  /* sets the value of a node of class VIEW (or flip) */
 /* Views v under other sizes; false when strides do not allow it. */
@@ -166,6 +168,8 @@ typedef struct fx_read_box {
 bool fx_build_lazy_view(fx_build *b, fx_node *n);
 bool fx_build_lazy_join(fx_build *b, fx_node *n, int n_src, fx_node *const *src, const fx_sexpr *fill);
 /* n read under dims it is broadcast to. */
+/* Whether every user of n is a pointwise region, which reads through maps, maybe behind views and other joins. */
+bool fx_build_only_loops_read(const fx_build *b, const fx_node *n);
 fx_status fx_build_read(fx_build *b, fx_node *n, int rank, const fx_dim *dims, fx_read *out);
 /* The boxes of a nest over dst's dims with these reads (dst itself is one of them); false when no split makes all affine. */
 bool fx_build_read_boxes(fx_build *b, const fx_window *dst, int n, const fx_read *reads, int *n_boxes, fx_read_box **boxes);

@@ -240,15 +240,15 @@ void fx_build_groups(fx_build *b)
 /* Whether the step that makes n can write into a slice along dim d of a concatenation, which lies channels-last or row-major. Loops
  * write any slice. Kernels for images write slices of channels-last images. Matrix products and layer norm write rows with one stride
  * between them: slices of the last dim, or of the first where whole matrices follow one another. */
-static bool writes_slices(const fx_build *b, fx_node *n, int d)
+static bool writes_slices(const fx_build *b, fx_node *n, int d, bool images)
 {
     if (n->opcode != FX_CALL_FUNCTION || b->root[n->id] != n || n->type->kind != FX_TYPE_TENSOR)
         return false;
     const fx_node *anchor = b->group[n->id].anchor;
     if (anchor && n->type->dtype == FX_F32) {
         if (anchor->op->id == FX_OP_convolution)
-            return b->channels_last && n->type->rank == 4;
-        if (n->type->rank == 4 && b->channels_last)
+            return images;
+        if (images)
             return false;
         bool batch = anchor->op->id == FX_OP_bmm;
         return batch || d == 0 || d == n->type->rank - 1;
@@ -259,7 +259,7 @@ static bool writes_slices(const fx_build *b, fx_node *n, int d)
     case FX_CLASS_POINTWISE:
         return true;
     case FX_CLASS_POOL:
-        return b->channels_last && n->type->rank == 4;
+        return images;
     default:
         return n->op->id == FX_OP_cat || n->op->id == FX_OP_constant_pad_nd || n->op->id == FX_OP_clone;
     }
@@ -298,12 +298,17 @@ void fx_build_homes(fx_build *b)
             b->home[n->id] = *first;
             continue;
         }
+        bool images = fx_build_cat_of_images(b, n), all = true;
+        for (int i = 0; i < count; i++)
+            all = all && (parts[i]->type->rank != n->type->rank || (!b->home[parts[i]->id].cat && writes_slices(b, parts[i], d, images)));
+        if (!all && b->home[n->id].output < 0 && !b->home[n->id].cat && fx_build_only_loops_read(b, n))
+            continue; /* not stored at all: see build_read.c */
         offset = fx_dim_of(0);
         for (int i = 0; i < count; i++) {
             if (parts[i]->type->rank != n->type->rank)
                 continue; /* an empty vector, which cat skips */
             fx_home *h = &b->home[parts[i]->id];
-            if (!h->cat && writes_slices(b, parts[i], d))
+            if (!h->cat && writes_slices(b, parts[i], d, images))
                 *h = (fx_home){.cat = n, .dim = d, .offset = offset, .output = -1};
             offset = fx_dim_add(b->ctx, offset, parts[i]->type->dims[d]);
         }
@@ -312,5 +317,10 @@ void fx_build_homes(fx_build *b)
         fx_home *h = &b->home[b->outputs[i]->id];
         if (!h->cat && h->output < 0)
             h->output = (int)i;
+        /* the first result of a norm is the norm's own */
+        const fx_node *n = b->outputs[i];
+        fx_node *from = n->opcode == FX_CALL_FUNCTION && n->op->id == FX_OP_getitem && fx_node_int(n, 1) == 0 ? fx_node_input(n, 0) : NULL;
+        if (from && from->opcode == FX_CALL_FUNCTION && from->op->cls == FX_CLASS_NORM && h->output == (int)i)
+            b->home[from->id].output = (int)i;
     }
 }

@@ -36,7 +36,7 @@ fx_status fx_build_cat(fx_build *b, fx_node *n)
         fx_window pattern = fx_build_channels_last(b, n);
         FX_TRY(fx_build_value(b, parts[0], &first));
         bool like_first = first.rank == rank && !fx_build_is_constant(parts[0]);
-        FX_TRY(fx_build_place(b, n, b->home[n->id].cat || (rank == 4 && b->channels_last) ? &pattern : like_first ? &first : NULL, &out));
+        FX_TRY(fx_build_place(b, n, fx_build_cat_of_images(b, n) ? &pattern : like_first ? &first : NULL, &out));
     }
     b->value[n->id] = out;
     fx_dim at = fx_dim_of(0);

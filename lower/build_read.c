@@ -40,6 +40,11 @@ static bool only_loops_read(const fx_build *b, const fx_node *n, int depth)
     return n->n_uses > 0;
 }
 
+bool fx_build_only_loops_read(const fx_build *b, const fx_node *n)
+{
+    return only_loops_read(b, n, 0);
+}
+
 /* n as a map over the values of `src` (those of lazy operands are read through in turn). false: no map says it. */
 static bool make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, const fx_sexpr *fill)
 {

@@ -108,13 +108,19 @@ static void set_dense_like(fx_build *b, fx_window *v, const fx_window *like)
     }
 }
 
+bool fx_build_cat_of_images(const fx_build *b, const fx_node *cat)
+{
+    int64_t d = fx_node_int(cat, 1);
+    return b->channels_last && cat->type->rank == 4 && (d == 1 || d == -3);
+}
+
 /* The storage of a concatenation, made when its first part is. */
 static fx_status cat_storage(fx_build *b, fx_node *cat, fx_window *out)
 {
     fx_window *v = &b->value[cat->id];
     if (v->buf < 0) {
         fx_window pattern = fx_build_channels_last(b, cat);
-        FX_TRY(fx_build_place(b, cat, b->channels_last ? &pattern : NULL, v));
+        FX_TRY(fx_build_place(b, cat, fx_build_cat_of_images(b, cat) ? &pattern : NULL, v));
     }
     *out = *v;
     return FX_OK;

@@ -111,6 +111,7 @@ typedef struct fx_isl_tiling {
     int depth, order[FX_MAX_LOOPS];
     int64_t size[FX_MAX_LOOPS];   /* of old loop k */
     bool sink;
+    bool apart;                   /* known: no dependence is between iterations of the shared loops. Even tiles then need no isl */
 } fx_isl_tiling;
 /* Dependences, schedule, tiles, AST. NO: dependences forbid it. UNKNOWN: the budget, or the result has bounds that loop programs lack. */
 fx_isl_answer fx_isl_tile(fx_isl *i, const fx_isl_group *g, const fx_isl_tiling *t, fx_isl_tree *out);

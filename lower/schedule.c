@@ -2,7 +2,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * The cost of an order is the cache lines that its innermost loop fetches: per access and iteration min(1, |stride| / line). Three things
- * make it smaller, each asked of isl only when it does:
+ * make it smaller, each asked of isl only when it does, of nests whose data does not fit the first-level cache anyway:
  *   interchange   another loop innermost
  *   tiling        one access is dense in one loop, another in another: squares of both that stay in the first-level cache
  *   sinking       a reduction strides through memory along its own loop and is dense along a kept one: so many of the kept loop's iterations
@@ -51,6 +51,62 @@ static int64_t side_of(int64_t extent, int64_t most)
         if (extent % d == 0)
             return d;
     return most;
+}
+
+/* No two iterations at one element: each stride spans what the smaller ones do. */
+static bool one_to_one(const fx_isl_group *g, const fx_isl_access *a)
+{
+    const fx_isl_item *it = &g->item[a->item];
+    int64_t coef[FX_MAX_LOOPS], extent[FX_MAX_LOOPS], span = 0;
+    int n = 0;
+    for (int k = 0; k < it->n; k++) {
+        int64_t e = it->loop[k]->extent.value, c = fx_affine_coef(a->index, it->loop[k]->var).value;
+        if (e <= 1)
+            continue;
+        int at = n++;
+        for (c = c < 0 ? -c : c; at > 0 && coef[at - 1] > c; at--) {
+            coef[at] = coef[at - 1];
+            extent[at] = extent[at - 1];
+        }
+        coef[at] = c;
+        extent[at] = e;
+    }
+    for (int k = 0; k < n; k++) {
+        if (coef[k] <= span || __builtin_mul_overflow(coef[k], extent[k] - 1, &coef[k]))
+            return false;
+        span += coef[k];
+    }
+    return true;
+}
+
+static int place_of(const fx_program *p, int buf)
+{
+    while (p->bufs[buf].overlay >= 0 && p->bufs[buf].overlay < buf)
+        buf = p->bufs[buf].overlay;
+    return buf;
+}
+
+/* Known without isl: nothing passes from one iteration to another. What is stored is touched at one index only, by one iteration each, and
+ * locals are the body's own. */
+static bool iterations_apart(const fx_isl_group *g, int depth)
+{
+    for (int w = 0; w < g->n_accesses; w++) {
+        const fx_isl_access *a = &g->access[w];
+        if (a->buf < 0 && a->depth < depth)
+            return false;
+        if (a->buf < 0 || !a->write)
+            continue;
+        if (!one_to_one(g, a))
+            return false;
+        for (int k = 0; k < g->n_accesses; k++) {
+            const fx_isl_access *b = &g->access[k];
+            if (b->buf < 0)
+                continue;
+            if (place_of(g->p, a->buf) == place_of(g->p, b->buf) && !fx_affine_equal(a->index, b->index))
+                return false;
+        }
+    }
+    return true;
 }
 
 /* ---- what to do ------------------------------------------------------------------------------------------------------------ */
@@ -318,7 +374,7 @@ static fx_stmt *copy_of(const fx_scheduler *s, const fx_stmt *nest)
 
 static void ask(fx_scheduler *s, const fx_step *step, const fx_stmt *nest, verdict *v)
 {
-    if (s->tilings++ >= FX_SCHEDULE_QUESTIONS || !s->isl) {
+    if (!v->t.apart && (s->tilings++ >= FX_SCHEDULE_QUESTIONS || !s->isl)) {
         fx_remark(s->p->ctx, &step->loc, "step %s: source order: this model's %d questions to isl are spent", step->name, FX_SCHEDULE_QUESTIONS);
         v->what = NULL;
         return;
@@ -335,6 +391,22 @@ static void ask(fx_scheduler *s, const fx_step *step, const fx_stmt *nest, verdi
     v->what = NULL;
 }
 
+/* The bytes that the nest's accesses span: each between the ends of its loops, as if all were different. */
+static bool fits_cache(const fx_scheduler *s, const fx_isl_group *g)
+{
+    int64_t bytes = 0, l1 = s->p->target.l1 > 0 ? s->p->target.l1 : 32768;
+    for (int a = 0; a < g->n_accesses && bytes <= l1; a++) {
+        const fx_isl_access *x = &g->access[a];
+        const fx_isl_item *it = &g->item[x->item];
+        int64_t elements = 1;
+        for (int k = 0; x->buf >= 0 && k < it->n && elements <= l1; k++)
+            if (stride_of(g, x, it->loop[k]->var))
+                elements *= it->loop[k]->extent.value > 0 ? it->loop[k]->extent.value : 1;
+        bytes += x->buf >= 0 ? elements * (int64_t)fx_dtype_size(s->p->bufs[x->buf].dtype) : 0;
+    }
+    return bytes <= l1;
+}
+
 static verdict *decide(fx_scheduler *s, const fx_step *step, const fx_stmt *nest)
 {
     verdict *v = FX_NEW(s->l->scratch, verdict);
@@ -343,7 +415,7 @@ static verdict *decide(fx_scheduler *s, const fx_step *step, const fx_stmt *nest
         return v;
     int depth = shared_depth(g);
     bool same = true;
-    if (depth == 0)
+    if (depth == 0 || fits_cache(s, g))
         return v;
     v->t.depth = depth;
     for (int k = 0; k < depth; k++)
@@ -351,6 +423,7 @@ static verdict *decide(fx_scheduler *s, const fx_step *step, const fx_stmt *nest
     for (int k = 0; k < g->n; k++)
         same &= g->item[k].n == depth;
     v->what = same ? plan_perfect(s, g, depth, &v->t) : plan_sink(g, depth, &v->t);
+    v->t.apart = same && iterations_apart(g, depth);
     if (v->what)
         ask(s, step, nest, v);
     return v;

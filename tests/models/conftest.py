@@ -5,6 +5,7 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 import pytest
 
 import zoo
+import zoo_transformers
 
 
 def pytest_addoption(parser):
@@ -26,7 +27,7 @@ def pytest_generate_tests(metafunc):
     """Tests that take a model without naming one run for all of the chosen set."""
     if "model" in metafunc.fixturenames and not names_its_models(metafunc.definition):
         option = metafunc.config.getoption
-        names = option("--only") or (list(zoo.MODELS) if option("--full") else zoo.QUICK)
+        names = option("--only") or (list(zoo.MODELS | zoo_transformers.MODELS) if option("--full") else zoo.QUICK + zoo_transformers.QUICK)
         metafunc.parametrize("model", names, indirect=True, scope="module")
 
 

@@ -151,11 +151,11 @@ def test_large_weights(name, tmp_path):
     assert done.returncode == 0 and "warning" in done.stderr and "--weights=bin" in done.stderr
 
 
-@pytest.mark.parametrize("name", zoo.DECOMPOSED)
+@pytest.mark.parametrize("name", zoo.DECOMPOSED + zoo_transformers.DECOMPOSED)
 def test_decomposed_equals_eager(name, tmp_path, full):
-    if name not in zoo.QUICK and not full:
+    if name not in zoo.QUICK + zoo_transformers.QUICK and not full:
         pytest.skip("runs with --full")
-    exported = zoo.export(name)
+    exported = zoo_transformers.export(name)
     sizes = emitted.emit(exported.decomposed, tmp_path)
     net = emitted.Net(emitted.build(tmp_path, sizes), tmp_path / "net.bin")
     for x, y in zip(exported.inputs, exported.outputs):
@@ -167,8 +167,8 @@ def test_lists_agree(name):
     """tests/CMakeLists.txt registers a test for each model of the zoo."""
     text = (emitted.ROOT / "tests" / "CMakeLists.txt").read_text()
     listed = {k: re.search(rf"set\({k}_models ([^)]*)\)", text)[1].split() for k in ("quick", "full")}
-    assert listed["quick"] == zoo.QUICK
-    assert sorted(listed["quick"] + listed["full"]) == sorted(zoo.MODELS)
+    assert listed["quick"] == zoo.QUICK + zoo_transformers.QUICK
+    assert sorted(listed["quick"] + listed["full"]) == sorted(zoo.MODELS | zoo_transformers.MODELS)
 
 
 def interpreted(model, inputs, folder):

@@ -9,6 +9,8 @@
 static const char *const target =
     "target name=\"generic\" cflags=\"\" lanes=1 fma=false mr=4 nr=4 l1=32768 l2=262144 pointer_bits=64 isa=\"generic\"\n";
 
+typedef enum over { GRAPH, PROGRAM } over;
+
 /* The lines of a proof, kept. */
 typedef struct lines {
     int n, unproved;
@@ -339,6 +341,76 @@ START_TEST(random_inplace)
 }
 END_TEST
 
+/* ---- faults of lowering: found by the proofs alone, no verifier runs in between ------------------------------------------------ */
+
+static const struct { const char *name; over over; fx_stage provides; fx_status (*run)(fx_lower *l); } passes[] = {
+#define PASS(name, over, requires, provides, doc) {#name, over, provides, fx_pass_##name},
+#include "lower/pass.def"
+#undef PASS
+};
+
+typedef struct lower_job {
+    const char *text;
+    fx_fault fault;
+    lines *out;
+} lower_job;
+
+static fx_status run_lower(void *arg)
+{
+    lower_job *j = arg;
+    fx_graph *g;
+    fx_lower_options o = {.threads = 8, .fault = j->fault, .unproved_warn = true, .proof = keep, .proof_user = j->out, .off = FX_OFF(SCHEDULE)};
+    FX_TRY(fx_target_get(ctx, "generic", &o.target));
+    FX_TRY(fx_graph_parse(ctx, "t", j->text, strlen(j->text), &g));
+    fx_lower l = {.ctx = ctx, .graph = g, .opt = &o};
+    memset(j->out, 0, sizeof *j->out);
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        if (passes[i].over == GRAPH && passes[i].provides < g->stage)
+            continue;
+        l.scratch = fx_arena_create(ctx);
+        FX_TRY(passes[i].run(&l));
+        fx_arena_free(l.scratch);
+        if (passes[i].over == GRAPH && g->stage < passes[i].provides)
+            g->stage = passes[i].provides;
+    }
+    return FX_OK;
+}
+
+START_TEST(faults_are_found)
+{
+    static const struct { fx_fault fault; const char *body, *missing; } cases[] = {
+        /* v lives past the step that makes z */
+        {FX_FAULT_FREE_EARLY,
+         "%v : f32[64, 64] = call_function[aten.mm](%x, %x)\n%w : f32[64, 64] = call_function[aten.mm](%v, %x)\n"
+         "%z : f32[64, 64] = call_function[aten.mm](%w, %x)\n%y : f32[64, 64] = call_function[aten.mm](%z, %v)\n",
+         "lie on one another in the arena while both live"},
+        {FX_FAULT_MAP_OFF_BY_ONE,
+         "%v : f32[64, 62] = call_function[aten.slice.Tensor](%x, 1, 2, 64, 1)\n%y : f32[64, 62] = call_function[aten.relu](%v)\n",
+         "the load of 'x' is not proved to be within its 4096 elements"},
+        {FX_FAULT_PARALLEL_REDUCTION, "%y : f32[64] = call_function[aten.sum.dim_IntList](%x, [0], False)\n", "iterations"},
+        {FX_FAULT_FUSE_ACROSS_WRITE,
+         "%v : f32[64, 1] = call_function[aten.sum.dim_IntList](%x, [1], True)\n%w : f32[64, 1] = call_function[aten.flip](%v, [0])\n"
+         "%z : f32[64, 1] = call_function[aten.add.Tensor](%v, %w)\n%u : f32[1, 64] = call_function[aten.permute](%z, [1, 0])\n"
+         "%t : f32[64, 64] = call_function[aten.mm](%z, %u)\n%y : f32[64, 64] = call_function[aten.relu](%t)\n",
+         "lie on one another in the arena while both live"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int faulty = 0; faulty < 2; faulty++) {
+            lines l;
+            lower_job j = {.fault = faulty ? cases[i].fault : FX_FAULT_NONE, .out = &l};
+            j.text = fx_arena_printf(fx_context_arena(ctx), "graph \"g\" imported\n\n%%x : f32[64, 64] = placeholder[x]\n%soutput((%%y,))\n", cases[i].body);
+            ck_assert_msg(fx_protect(ctx, run_lower, &j) == FX_OK, "%s", unit_message(ctx));
+            const char *missing = NULL;
+            for (int k = 0; k < l.n; k++)
+                if (!l.proved[k] && strstr(l.text[k], cases[i].missing))
+                    missing = l.text[k];
+            ck_assert_msg((missing != NULL) == faulty && (faulty || l.unproved == 0), "fault %d of case %zu: %d of %d lines not proved, '%s'", faulty, i,
+                          l.unproved, l.n, l.n ? l.text[l.n - 1] : "");
+        }
+    }
+}
+END_TEST
+
 /* ---- kernels ------------------------------------------------------------------------------------------------------------------ */
 
 static void check_gemm(const char *fields, const char *line)
@@ -376,6 +448,7 @@ static void add(TCase *t)
     tcase_add_test(t, with_symbols);
     tcase_add_test(t, random_nests);
     tcase_add_test(t, random_inplace);
+    tcase_add_test(t, faults_are_found);
     tcase_add_test(t, kernel_calls);
 }
 
