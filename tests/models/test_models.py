@@ -187,3 +187,32 @@ def test_interpreter_equals_eager(name, tmp_path):
     exported = zoo_transformers.export(name)
     for x, y in zip(exported.inputs, exported.outputs):
         assert_close(interpreted(exported.path, x, tmp_path), y)
+
+
+def dynamic_encoder():
+    """BERT with any batch and length."""
+    model, inputs = zoo_transformers.build("bert_small_eager")
+    batch, length = torch.export.Dim("batch", min=1, max=8), torch.export.Dim("length", min=2, max=64)
+    shapes = ({0: batch, 1: length},) * 2
+    ids, mask = inputs[0]
+    return model, inputs[0], (shapes,), [(ids, mask), (ids[:1, :5], mask[:1, :5]), (ids.repeat(3, 4), mask.repeat(3, 4))]
+
+
+def dynamic_resnet():
+    """ResNet-18 with any batch and picture size."""
+    model, inputs = zoo.build("resnet18")
+    batch, height, width = (torch.export.Dim(n, min=low, max=high) for n, low, high in (("batch", 1, 8), ("height", 64, 320), ("width", 64, 320)))
+    return (model, (torch.cat(inputs),), ({0: batch, 2: height, 3: width},),
+            [(zoo.picture(s, 5),) for s in ((2, 3, 224, 224), (1, 3, 64, 97), (3, 3, 130, 75))])
+
+
+@pytest.mark.parametrize("name", [dynamic_encoder, dynamic_resnet])
+def test_dynamic_dims(name, tmp_path):
+    """Exported once, interpreted at three sizes."""
+    model, example, shapes, inputs = name()
+    with torch.no_grad():
+        torch.export.save(torch.export.export(model, example, dynamic_shapes=shapes), tmp_path / "m.pt2")
+        for x in inputs:
+            assert_close(interpreted(tmp_path / "m.pt2", [t.numpy() for t in x], tmp_path), [model(*x).numpy()])
+    graph = emitted.command([emitted.fxcc(), "compile", tmp_path / "m.pt2", "-o", tmp_path / "c", "--stop-after=simplify", "--dump-after=simplify"])
+    assert "sym_size" not in graph and "symbol " in graph
