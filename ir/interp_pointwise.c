@@ -509,7 +509,10 @@ static fx_status get_operand(fx_eval *c, int param, fx_kind kind, fx_dtype round
             o->step = 0;
             return fx_eval_array(c, t, kind, 0, NULL, &o->p);
         }
-        return fx_eval_array(c, t, kind, rank, sizes, &o->p);
+        /* integers become half-wide floats where those are computed with: the greatest are infinite then */
+        bool half = (rounded == FX_F16 || rounded == FX_BF16) && fx_dtype_is_int(t->dtype);
+        fx_tensor converted = half ? fx_eval_converted(c, t, rounded) : *t;
+        return fx_eval_array(c, &converted, kind, rank, sizes, &o->p);
     }
     fx_arg_kind number;
     double f;

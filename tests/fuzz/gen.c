@@ -315,6 +315,12 @@ static bool eager_refuses(const fx_node *n)
         return n->type->kind == FX_TYPE_TENSOR && !fx_dtype_is_float(n->type->dtype) && !strstr(n->op->name, "Tensor") && !small_numbers(n);
     if (strstr(n->op->name, "aten.cum") || n->op->cls == FX_CLASS_CONTRACTION || strstr(n->op->name, "index_add"))
         return n->type->kind == FX_TYPE_TENSOR && n->type->dtype == FX_BOOL;
+    if (n->op->id == FX_OP_masked_fill_Tensor || n->op->id == FX_OP_fill_Tensor)
+        return n->operands[n->n_operands - 1].def->type->rank != 0;
+    if (n->op->cls == FX_CLASS_CONTRACTION || strstr(n->op->name, "lerp") || strstr(n->op->name, "tensordot"))
+        for (int i = 1; i < n->n_operands; i++)
+            if (n->operands[i].def->type->dtype != n->operands[0].def->type->dtype)
+                return true;
     if (strstr(n->op->name, "aten.topk") && n->operands[0].def->type->rank == 0)
         return true;
     if (strstr(n->op->name, "instance_norm") && fx_type_numel(n->operands[0].def->type) == 0)

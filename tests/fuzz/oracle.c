@@ -311,7 +311,8 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
                 v->error[0][i] = INFINITY;
     if (sum) {
         double eps = eps_of(v->t[0].dtype == FX_F64 ? FX_F64 : FX_F32);
-        if (!sensitivity(o, n, v, 64 * eps, OWN_SAMPLES, v->error)) {
+        double terms = n->n_operands ? (double)fx_tensor_numel(&value_of(o, n->operands[0].def)->t[0]) / (double)(fx_tensor_numel(&v->t[0]) + 1) : 1;
+        if (!sensitivity(o, n, v, (64 + terms / 4) * eps, OWN_SAMPLES, v->error)) {
             know_nothing(o, v);
             return;
         }

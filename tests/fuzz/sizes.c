@@ -129,25 +129,57 @@ static fx_status probe(void *arg)
     return fx_graph_interpret(a->g, a->c->n_in, in, &n_out, &out);
 }
 
-/* Whether the graph runs at this size. */
-static bool runs_at(fz_case *c, int64_t size)
+static bool same_type_at(const fx_type *a, const fx_type *b, fx_symbols symbols, int64_t size)
+{
+    if (a->kind == FX_TYPE_TUPLE) {
+        for (int i = 0; i < a->n; i++)
+            if (!same_type_at(a->items[i], b->items[i], symbols, size))
+                return false;
+        return true;
+    }
+    for (int i = 0; i < a->rank; i++) {
+        int64_t v;
+        if (!fx_dim_eval(symbols, &size, a->dims[i], &v) || v != b->dims[i].value)
+            return false;
+    }
+    return true;
+}
+
+/* Whether the graph runs at this size, and its sizes are then what the expressions in g say: what torch.export's guards ask. */
+static bool runs_at(fz_case *c, const fx_graph *g, int64_t size)
 {
     probe_args a = {c, at_size(c, fx_dim_of(size)), size};
     size_t said = fx_diag_count(c->ctx);
-    bool good = a.g && small(a.g) && probe(&a) == FX_OK;
+    bool good = a.g && small(a.g);
+    const fx_node *x = g->first, *y = a.g ? a.g->first : NULL;
+    for (; good && x && y; x = x->next, y = y->next)
+        good = x->opcode == FX_OUTPUT || same_type_at(x->type, y->type, (fx_symbols){1, g->symbols}, size);
+    good = good && probe(&a) == FX_OK;
     fx_diag_truncate(c->ctx, said);
     return good;
 }
 
-/* The sizes around symbol_from at which the graph runs, as torch.export would find by its guards; unbounded when that goes far enough. */
-static fx_sym_range range_of(fz_case *c, fz_rng *r)
+/* The least size and one far above symbol_from between which the graph runs; unbounded half of the time. False: a constant bounds the size
+ * from above, or equals it, which is no symbol then. */
+static bool find_range(fz_case *c, fx_graph *g, int64_t far, fz_rng *r)
 {
-    int64_t lo = c->symbol_from, hi = c->symbol_from, far = 2 * c->symbol_from + 12;
-    while (lo > 2 && runs_at(c, lo - 1))
+    int64_t lo = c->symbol_from;
+    for (int64_t s = c->symbol_from; s <= far; s++)
+        if (!runs_at(c, g, s))
+            return false;
+    while (lo > 2 && runs_at(c, g, lo - 1))
         lo--;
-    while (hi < far && runs_at(c, hi + 1))
-        hi++;
-    return (fx_sym_range){fx_intern(c->ctx, "s0"), lo, hi == far && fz_one_in(r, 2) ? INT64_MAX : hi};
+    g->symbols[0] = (fx_sym_range){fx_intern(c->ctx, "s0"), lo, fz_one_in(r, 2) ? INT64_MAX : far};
+    return true;
+}
+
+static bool has_zero_size(const fx_graph *g)
+{
+    FX_FOR_NODES(g, n)
+        for (int i = 0; n->opcode != FX_OUTPUT && n->type->kind == FX_TYPE_TENSOR && i < n->type->rank; i++)
+            if (fx_dim_is(n->type->dims[i], 0))
+                return true;
+    return false;
 }
 
 void fz_make_symbolic(fz_case *c)
@@ -162,12 +194,11 @@ void fz_make_symbolic(fz_case *c)
     FX_FOR_NODES(g, n)
         if (n->opcode != FX_OUTPUT && !is_known(n->type))
             return;
-    fx_sym_range range = range_of(c, &r);
-    if (range.min == range.max)
+    int64_t far = 2 * c->symbol_from + 12;
+    FX_PUSH(g->arena, g->symbols, g->n_symbols, g->cap_symbols) = (fx_sym_range){fx_intern(c->ctx, "s0"), 2, INT64_MAX};
+    if (has_zero_size(g) || !find_range(c, g, far, &r)) /* tensors without elements are constants, which have fixed sizes */
         return;
-    FX_PUSH(g->arena, g->symbols, g->n_symbols, g->cap_symbols) = range;
-    int64_t far = range.max == INT64_MAX ? 2 * c->symbol_from + 12 : range.max;
-    const int64_t sizes[] = {range.min, fz_in(&r, range.min, far), far};
+    const int64_t sizes[] = {g->symbols[0].min, fz_in(&r, g->symbols[0].min, far), far};
     for (int i = 0; i < 3; i++) {
         fz_case *v = sizes[i] != c->symbol_from && (i == 0 || sizes[i] != sizes[i - 1]) ? variant(c, sizes[i]) : NULL;
         if (v)
