@@ -19,7 +19,19 @@ typedef struct block {
     int64_t first, last;
     int slot;                      /* with symbols */
     int64_t key;                   /* what the present order sorts by */
+    int seen;                      /* the last search that found it */
 } block;
+
+/* Placed blocks by the steps of their lives, so that those alive with another one are found without looking at all: a tree over the steps
+ * whose nodes are halves of halves; a block stands at the few nodes that make up its life. */
+typedef struct timeline {
+    fx_arena *arena;
+    int64_t leaves;                /* a power of two; node i has the halves 2 i and 2 i + 1 */
+    int *head;                     /* of a list of entries, by node; -1: none */
+    int *below;                    /* entries at the node and below */
+    struct entry { block *b; int next; } *entries;
+    size_t n, cap;
+} timeline;
 
 typedef struct planner {
     fx_program *p;
@@ -118,16 +130,70 @@ static int by_offset(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Places blocks in the given order; returns the arena's size. `placed` and `near` are scratch of n_blocks pointers. */
-static uint64_t place(int n, block **order, block **near)
+static timeline timeline_new(fx_arena *arena, size_t n_steps)
+{
+    timeline t = {.arena = arena, .leaves = 1};
+    while ((size_t)t.leaves < n_steps)
+        t.leaves *= 2;
+    t.head = FX_NEW_ARRAY(arena, int, 2 * (size_t)t.leaves);
+    t.below = FX_NEW_ARRAY(arena, int, 2 * (size_t)t.leaves);
+    return t;
+}
+
+static void timeline_clear(timeline *t)
+{
+    t->n = 0;
+    memset(t->head, -1, 2 * (size_t)t->leaves * sizeof *t->head);
+    memset(t->below, 0, 2 * (size_t)t->leaves * sizeof *t->below);
+}
+
+static void timeline_at(timeline *t, int64_t node, block *b)
+{
+    FX_PUSH(t->arena, t->entries, t->n, t->cap) = (struct entry){b, t->head[node]};
+    t->head[node] = (int)t->n - 1;
+    for (; node; node /= 2)
+        t->below[node]++;
+}
+
+static void timeline_add(timeline *t, block *b)
+{
+    int64_t lo = b->first + t->leaves, hi = b->last + t->leaves + 1;
+    for (; lo < hi; lo /= 2, hi /= 2) {
+        if (lo % 2)
+            timeline_at(t, lo++, b);
+        if (hi % 2)
+            timeline_at(t, --hi, b);
+    }
+}
+
+/* The blocks that live at some step of [first, last], once each: they have not been seen by `search`. node covers [lo, hi]. */
+static int timeline_find(const timeline *t, int64_t node, int64_t lo, int64_t hi, int64_t first, int64_t last, int search, block **found, int n)
+{
+    if (hi < first || last < lo || !t->below[node])
+        return n;
+    for (int e = t->head[node]; e >= 0; e = t->entries[e].next) {
+        block *b = t->entries[e].b;
+        if (b->seen != search)
+            found[n++] = b;
+        b->seen = search;
+    }
+    if (lo == hi)
+        return n;
+    int64_t middle = lo + (hi - lo) / 2;
+    n = timeline_find(t, 2 * node, lo, middle, first, last, search, found, n);
+    return timeline_find(t, 2 * node + 1, middle + 1, hi, first, last, search, found, n);
+}
+
+/* Places blocks in the given order; returns the arena's size. `near` is scratch of n pointers. */
+static uint64_t place(timeline *t, int n, block **order, block **near)
 {
     uint64_t total = 0;
+    timeline_clear(t);
+    for (int i = 0; i < n; i++)
+        order[i]->seen = -1;
     for (int i = 0; i < n; i++) {
         block *b = order[i];
-        int n_near = 0;
-        for (int j = 0; j < i; j++)
-            if (order[j]->first <= b->last && b->first <= order[j]->last)
-                near[n_near++] = order[j];
+        int n_near = timeline_find(t, 1, 0, t->leaves - 1, b->first, b->last, i, near, 0);
         qsort(near, (size_t)n_near, sizeof *near, by_offset);
         uint64_t at = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
         for (int j = 0; j < n_near; j++) { /* the smallest gap that is large enough */
@@ -142,6 +208,7 @@ static uint64_t place(int n, block **order, block **near)
             at = end > at ? end : at;
         }
         b->offset = best != UINT64_MAX ? best : at;
+        timeline_add(t, b);
         total = b->offset + b->size > total ? b->offset + b->size : total;
     }
     return total;
@@ -192,6 +259,7 @@ static void plan_arena(planner *pl, fx_arena *scratch)
     uint64_t *best = FX_NEW_ARRAY(scratch, uint64_t, n + 1);
     p->arena_size = UINT64_MAX;
     block **best_order = FX_NEW_ARRAY(scratch, block *, n + 1);
+    timeline lives = timeline_new(scratch, p->n_steps + 1);
     int tries = n > 2000 ? 4 : MAX_TRIES, moves = n > 400 ? 0 : MAX_MOVES;
     uint32_t noise = 362436069u;
     for (int t = 0; t < tries + moves && p->arena_size > p->live_size; t++) {
@@ -205,7 +273,7 @@ static void plan_arena(planner *pl, fx_arena *scratch)
             int from = (int)(next_noise(&noise) % (uint32_t)n), to = (int)(next_noise(&noise) % (uint32_t)n);
             move_block(order, from, to);
         }
-        uint64_t size = place(n, order, near);
+        uint64_t size = place(&lives, n, order, near);
         if (size > p->arena_size || (size == p->arena_size && t < tries))
             continue;
         p->arena_size = size;

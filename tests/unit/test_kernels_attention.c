@@ -158,7 +158,7 @@ static void finish(problem *t)
 START_TEST(attention_cases)
 {
     const variant *v = &variants[_i];
-    for (int round = 0; round < 250 && variant_runs_here(v); round++) {
+    for (int round = 0; round < 120 && variant_runs_here(v); round++) {
         problem t = draw();
         expected e = expected_new(t.out.size);
         expect(&t, &e);
