@@ -116,6 +116,7 @@ static void choose_names(fx_emit *e)
     e->symbols = FX_NEW_ARRAY(e->arena, const char *, p->n_symbols + 1);
     for (size_t i = 0; i < p->n_symbols; i++)
         e->symbols[i] = fx_names_make(&run, p->symbols[i].name, 32, "size");
+    fx_c_find_derived(e, &run);
     e->bufs = FX_NEW_ARRAY(e->arena, const char *, p->n_bufs + 1);
     e->inputs = FX_NEW_ARRAY(e->arena, const char *, p->n_inputs + 1);
     e->outputs = FX_NEW_ARRAY(e->arena, const char *, p->n_outputs + 1);
@@ -146,7 +147,9 @@ static fx_status emit(fx_emit *e)
     e->weights = e->opt->weights != FX_WEIGHTS_AUTO      ? e->opt->weights
                  : e->weights_size <= AUTO_LIMIT + 64 ? FX_WEIGHTS_C : FX_WEIGHTS_BIN;
     FX_TRY(fx_c_scan_sizes(e));
+    e->deriving = true;
     FX_TRY(fx_c_scan(e));
+    e->deriving = false;
     e->stack_size = fx_c_stack(e);
 
     FX_TRY(fx_c_header(e));

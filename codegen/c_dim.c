@@ -13,13 +13,13 @@ static void put(fx_emit *e, fx_text *t, const fx_sym *s, binding around);
 
 static bool at_least(fx_emit *e, const fx_sym *s, int64_t v)
 {
-    return fx_dim_at_least(e->ctx, fx_program_symbols(e->p), fx_dim_sym(s), v);
+    return fx_dim_at_least(e->ctx, (fx_symbols){e->n_sizes, e->sizes}, fx_dim_sym(s), v);
 }
 
 static int symbol_at(const fx_emit *e, const char *name)
 {
-    for (size_t i = 0; i < e->p->n_symbols; i++)
-        if (strcmp(e->p->symbols[i].name, name) == 0)
+    for (size_t i = 0; i < e->n_sizes; i++)
+        if (strcmp(e->sizes[i].name, name) == 0)
             return (int)i;
     return -1;
 }
@@ -37,7 +37,7 @@ static fx_status scan(fx_emit *e, const fx_sym *s, bool *used)
         if (at < 0)
             return fx_fail(e->ctx, FX_INTERNAL, loc, "a size names '%s', which is none of the program's symbols", s->name);
         used[at] = true;
-        return FX_OK;
+        return (size_t)at < e->p->n_symbols ? FX_OK : scan(e, e->derived[(size_t)at - e->p->n_symbols].value.sym, used);
     }
     case FX_SYM_FLOORDIV:
     case FX_SYM_CEILDIV:
@@ -68,6 +68,7 @@ static fx_status scan(fx_emit *e, const fx_sym *s, bool *used)
 
 fx_status fx_c_scan_dim(fx_emit *e, fx_dim d, bool *used)
 {
+    d = fx_c_derive(e, d);
     return d.sym ? scan(e, d.sym, used) : FX_OK;
 }
 
@@ -216,6 +217,7 @@ const char *fx_c_dim(fx_emit *e, fx_dim d)
 {
     fx_text t;
     fx_text_init(&t, e->arena);
+    d = fx_c_derive(e, d);
     if (d.sym)
         put(e, &t, d.sym, B_SUM);
     else
@@ -227,12 +229,13 @@ const char *fx_c_factor(fx_emit *e, fx_dim d)
 {
     fx_text t;
     fx_text_init(&t, e->arena);
-    put(e, &t, fx_dim_as_sym(e->ctx, d), B_ATOM);
+    put(e, &t, fx_dim_as_sym(e->ctx, fx_c_derive(e, d)), B_ATOM);
     return t.data;
 }
 
 const char *fx_c_multiplier(fx_emit *e, fx_dim d)
 {
+    d = fx_c_derive(e, d);
     return d.sym && d.sym->kind == FX_SYM_MUL && number_of(d.sym) > 0 ? fx_c_dim(e, d) : fx_c_factor(e, d);
 }
 

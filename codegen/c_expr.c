@@ -187,7 +187,8 @@ const char *fx_c_affine(fx_emit *e, const fx_affine *a)
     }
     bool minus = t.size && fx_c_dim_negative(a->base);
     if (!t.size || !fx_dim_is(a->base, 0))
-        fx_printf(&t, "%s%s", !t.size ? "" : minus ? " - " : " + ", fx_c_dim(e, minus ? fx_dim_scale(e->ctx, a->base, -1) : a->base));
+        fx_printf(&t, "%s%s", !t.size ? "" : minus ? " - " : " + ",
+                  minus ? fx_c_multiplier(e, fx_dim_scale(e->ctx, a->base, -1)) : fx_c_dim(e, a->base));
     return t.data;
 }
 
@@ -589,7 +590,12 @@ fx_status fx_c_stored(fx_emit *e, fx_dtype dtype, const fx_sexpr *x, const char 
         return FX_OK;
     }
     FX_TRY(fx_c_value(e, x, out));
-    *out = fx_arena_printf(e->arena, "fxrt_to_%s(%s)", half_name(dtype), *out);
+    const char *round = fx_arena_printf(e->arena, "fxrt_round_%s", half_name(dtype));
+    bool rounds = x->op == FX_S_CAST || (x->op >= (fx_sop)FIRST_SCALAR && !is_exact(x->op)); /* the call is all there is of it */
+    if (rounds && strncmp(*out, round, strlen(round)) == 0)
+        *out = fx_arena_printf(e->arena, "fxrt_to_%s%s", half_name(dtype), *out + strlen(round));
+    else
+        *out = fx_arena_printf(e->arena, "fxrt_to_%s(%s)", half_name(dtype), *out);
     return FX_OK;
 }
 

@@ -374,7 +374,7 @@ static void put_run(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
     const char *n = e->prefix;
-    bool *used = FX_NEW_ARRAY(e->arena, bool, p->n_bufs + 1), *symbols = FX_NEW_ARRAY(e->arena, bool, p->n_symbols + 1), weights = false;
+    bool *used = FX_NEW_ARRAY(e->arena, bool, p->n_bufs + 1), *symbols = FX_NEW_ARRAY(e->arena, bool, e->n_sizes + 1), weights = false;
     mark_used(e, used, &weights);
     for (size_t s = 0; s < p->n_steps; s++)
         for (size_t i = 0; i < p->n_symbols; i++)

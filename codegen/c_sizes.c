@@ -52,7 +52,7 @@ static void find_large(fx_emit *e)
 fx_status fx_c_scan_sizes(fx_emit *e)
 {
     const fx_program *p = e->p;
-    bool *used = FX_NEW_ARRAY(e->arena, bool, p->n_symbols + 1);
+    bool *used = FX_NEW_ARRAY(e->arena, bool, e->n_sizes + 1);
     e->ranges = FX_NEW_ARRAY(e->arena, const char *, p->n_symbols + 1);
     for (size_t i = 0; i < p->n_symbols; i++) {
         const fx_sym_range *s = &p->symbols[i];
@@ -130,13 +130,14 @@ void fx_c_size_locals(fx_emit *e, fx_text *t, const char *type, const bool *used
     }
     if (*between == ',')
         fx_puts(t, ";\n");
+    fx_c_derived_locals(e, t, type, used);
 }
 
 /* Which symbols the sizes name. */
 static bool *names_of(fx_emit *e, size_t n, const fx_dim *dims, bool *used)
 {
     if (!used)
-        used = FX_NEW_ARRAY(e->arena, bool, e->p->n_symbols + 1);
+        used = FX_NEW_ARRAY(e->arena, bool, e->n_sizes + 1);
     for (size_t i = 0; i < n; i++)
         (void)fx_c_scan_dim(e, dims[i], used); /* refused earlier, if at all */
     return used;
@@ -210,6 +211,7 @@ static void put_slot_names(fx_emit *e, fx_text *t, size_t slot)
 static void put_slots(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
+    e->deriving = true;
     fx_printf(t, "\n/* Where the slots of the arena start, each as large as the largest tensor it holds, and where the last one ends. */\n"
                  "static void %s_slots(const %s_dims *dims, uint64_t *at)\n{\n", e->prefix, e->prefix);
     bool *used = names_of(e, 0, NULL, NULL);
@@ -237,13 +239,14 @@ static void put_slots(fx_emit *e, fx_text *t)
                 put_slot_names(e, t, i);
                 fx_puts(t, " */\n");
             } else {
-                fx_printf(t, "    if (size < %s)\n        size = %s;\n", fx_c_factor(e, s->bytes[k]), bytes);
+                fx_printf(t, "    if (size < %s)\n        size = %s;\n", fx_c_multiplier(e, s->bytes[k]), bytes);
             }
             first = false;
         }
         fx_printf(t, "    at[%zu] = at[%zu] + %s;\n", i + 1, i, first ? "0" : "((uint64_t)size + 63) / 64 * 64");
     }
     fx_puts(t, "}\n");
+    e->deriving = false;
 }
 
 /* Sizes are read where an input has them alone; then all shapes are compared with what those tell. */
@@ -287,7 +290,9 @@ static void put_dims_of(fx_emit *e, fx_text *t)
 
 void fx_c_sizes_source(fx_emit *e, fx_text *t)
 {
+    e->deriving = true;
     put_check(e, t);
+    e->deriving = false;
     put_dims_of(e, t);
     put_slots(e, t);
     fx_printf(t, "\nsize_t %s_arena_size(const %s_dims *dims)\n{\n    uint64_t at[%zu];\n", e->prefix, e->prefix, e->p->n_slots + 1);

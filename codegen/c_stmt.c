@@ -72,7 +72,7 @@ static fx_status scan_step(void *user, const fx_step *step)
     e->step = step;
     e->fact = &e->facts[step - e->p->steps];
     count_numbers(e->fact, step->body);
-    e->fact->symbols = FX_NEW_ARRAY(e->arena, bool, e->p->n_symbols + 1);
+    e->fact->symbols = FX_NEW_ARRAY(e->arena, bool, e->n_sizes + 1);
     e->loops = FX_NEW_ARRAY(e->arena, fx_loopname, e->fact->n_vars + 1);
     return FX_OK;
 }
@@ -320,6 +320,10 @@ static fx_status step_begin(void *user, const fx_step *step)
     }
     fx_printf(t, "%s%s)\n{\n", head.data, n ? "" : "void");
     e->indent = 1;
+    for (size_t i = e->p->n_symbols; i < e->n_sizes; i++)
+        if (f->symbols[i])
+            fx_names_take(e->scope, e->symbols[i]);
+    fx_c_derived_locals(e, t, "ptrdiff_t", f->symbols);
     if (f->checks) {
         fx_names_take(e->scope, "status");
         fx_emit_line(e, "int status = %s_OK;", e->PREFIX);
@@ -620,5 +624,8 @@ fx_status fx_c_steps(fx_emit *e, fx_text *t)
                                    .set = set, .call = call, .comment = comment, .array = array, .check_begin = check_begin,
                                    .check_end = check_end};
     e->t = t;
-    return fx_walk(e->p, &hooks, e);
+    e->deriving = true;
+    fx_status status = fx_walk(e->p, &hooks, e);
+    e->deriving = false;
+    return status;
 }

@@ -44,11 +44,21 @@ typedef struct fx_step_facts {
     bool weights;                              /* reads some */
     size_t calls, loops;
     bool wide;                                 /* some index does not fit an int */
-    bool *symbols;                             /* by symbol: some size or index names it */
+    bool *symbols;                             /* by symbol, then by derived size: some size or index names it */
     size_t checks;                             /* CHECK statements: the step returns a status */
     uint64_t array_bytes;                      /* of local arrays */
     int n_vars, n_locals;                      /* one more than the largest number of a loop variable, of a local */
 } fx_step_facts;
+
+/* A size that others determine, with a name of its own. */
+typedef struct fx_derived {
+    const fx_sym *what;          /* the quotient, remainder or extremum in it */
+    int64_t offset;              /* what it is more than that */
+    const fx_sym *symbol;
+    fx_dim value;                /* in symbols and derived sizes before it */
+    int64_t min, max;
+    const char *name;
+} fx_derived;
 
 /* A reason why a run fails that depends on the model: a size or an index out of range. */
 typedef struct fx_reason {
@@ -76,7 +86,11 @@ typedef struct fx_emit {
     const char **bufs;           /* by buffer: what code calls it */
     const char **steps;          /* by step: its function */
     const char **inputs, **outputs; /* parameters of NAME_run */
-    const char **symbols;        /* by symbol: what code calls it */
+    const char **symbols;        /* by symbol, then by derived size: what code calls it */
+    struct fx_derived *derived; size_t n_derived, cap_derived; /* see c_derived.c */
+    fx_sym_range *sizes; size_t n_sizes; /* symbols, then derived sizes */
+    bool deriving;               /* sizes are printed with derived ones by name */
+    fx_map replaced;             /* from an expression to what it is then */
     const char *symbol_prefix;   /* before those names: "(dims)->"; NULL: nothing */
     const char **ranges;         /* by symbol: the macros of its range, without _MIN and _MAX */
     fx_dim *large; size_t n_large, cap_large; /* sizes that may leave int64 */
@@ -117,6 +131,11 @@ const char *fx_c_factor(fx_emit *e, fx_dim d);   /* the same in parentheses unle
 const char *fx_c_multiplier(fx_emit *e, fx_dim d); /* what stands after "x * " */
 bool fx_c_dim_negative(fx_dim d);                /* spelt with a minus that can be taken off */
 void fx_put_dims(fx_emit *e, fx_text *t, int rank, const fx_dim *dims, const char *between); /* 1x3x32x32; "scalar" */
+
+/* c_derived.c: names for sizes that others determine */
+void fx_c_find_derived(fx_emit *e, fx_names *names);
+fx_dim fx_c_derive(fx_emit *e, fx_dim d);        /* with those by name, while e->deriving */
+void fx_c_derived_locals(fx_emit *e, fx_text *t, const char *type, const bool *used); /* "    const ptrdiff_t h_1 = (h - 1) / 2 + 1;" */
 
 /* c_expr.c: affine and scalar expressions */
 const char *fx_c_affine(fx_emit *e, const fx_affine *a);
