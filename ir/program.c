@@ -253,6 +253,8 @@ fx_sexpr *fx_s_const(fx_program *p, fx_dtype dtype, double v)
 
 fx_sexpr *fx_s_int(fx_program *p, fx_dtype dtype, int64_t v)
 {
+    v = dtype == FX_I8 ? (int8_t)v : dtype == FX_I16 ? (int16_t)v : dtype == FX_I32 ? (int32_t)v : dtype == FX_U8 ? (uint8_t)v
+        : dtype == FX_BOOL ? v != 0 : v; /* as a value of the dtype */
     fx_sexpr *e = fx_s_const(p, dtype, (double)v);
     e->ival = v;
     return e;

@@ -279,7 +279,7 @@ static fx_status copy_of(fx_build *b, fx_node *n, fx_window *out)
 }
 
 /* The places = src, or a number where src is NULL; added where `adds`. A step; the last of several writes to one place wins. */
-static fx_status emit_write(places *p, const fx_window *src, double number, bool adds)
+static fx_status emit_write(places *p, const fx_window *src, const fx_sexpr *number, bool adds)
 {
     fx_build *b = p->b;
     fx_dtype dtype = p->n->type->dtype;
@@ -292,7 +292,7 @@ static fx_status emit_write(places *p, const fx_window *src, double number, bool
     const char *name = strchr(p->n->op->name, '.') + 1;
     fx_step *step = fx_build_step(b, p->n, fx_arena_printf(b->scratch, "%.*s", (int)strcspn(name, "."), name));
     fx_affine to = places_index(p), from = fx_nest_index(b, &p->nest, &p->access[1]);
-    const fx_sexpr *value = src ? fx_s_cast(b->p, dtype, fx_s_load(b->p, src->buf, &from)) : fx_s_const(b->p, dtype, number);
+    const fx_sexpr *value = src ? fx_s_cast(b->p, dtype, fx_s_load(b->p, src->buf, &from)) : number;
     if (adds)
         value = fx_s_op(b->p, FX_S_add, dtype, fx_s_load(b->p, p->access[0].buf, &to), value, NULL);
     fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
@@ -327,7 +327,7 @@ static fx_status build_scatter(fx_build *b, fx_node *n)
             src.dims[i] = index->type->dims[i];
         }
     }
-    return emit_write(&p, src_node ? &src : NULL, src_node ? 0 : fx_node_float(n, 3), false);
+    return emit_write(&p, src_node ? &src : NULL, src_node ? NULL : fx_build_param(b, n, 3, n->type->dtype), false);
 }
 
 static fx_status build_index_put(fx_build *b, fx_node *n)
@@ -337,7 +337,7 @@ static fx_status build_index_put(fx_build *b, fx_node *n)
     FX_TRY(copy_of(b, n, &out));
     FX_TRY(fx_build_value(b, fx_node_input(n, 2), &values));
     FX_TRY(add_indices(&p, n, &out, what_of(fx_node_input(n, 0)), NULL));
-    return emit_write(&p, &values, 0, fx_node_bool(n, 3));
+    return emit_write(&p, &values, NULL, fx_node_bool(n, 3));
 }
 
 /* ---- arange -------------------------------------------------------------------------------------------------------- */

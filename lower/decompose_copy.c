@@ -327,8 +327,8 @@ void fx_d_linspace(fx_rw *w)
     fx_dtype dtype = w->at->type->dtype == FX_F64 || !fx_dtype_is_float(w->at->type->dtype) ? FX_F64 : FX_F32;
     fx_dim size = w->at->type->dims[0];
     double start = fx_node_float(w->at, 0), stop = fx_node_float(w->at, 1);
-    if (size.sym) {
-        fx_rw_refuse(w, "expected a number of steps");
+    if (size.sym || fx_node_arg(w->at, 0)->kind == FX_ARG_SYM || fx_node_arg(w->at, 1)->kind == FX_ARG_SYM) {
+        fx_rw_refuse(w, "expected numbers as ends and number of steps, not sizes of a dynamic dim");
         return;
     }
     if (!fx_dtype_is_float(w->at->type->dtype)) { /* integers: the ends are */

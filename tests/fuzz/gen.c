@@ -321,6 +321,8 @@ static bool eager_refuses(const fx_node *n)
         for (int i = 1; i < n->n_operands; i++)
             if (n->operands[i].def->type->dtype != n->operands[0].def->type->dtype)
                 return true;
+    if (n->op->cls == FX_CLASS_CONTRACTION && strstr(n->op->name, "conv") && fx_type_numel(n->operands[0].def->type) == 0)
+        return true; /* over nothing: a border of zeros alone */
     if (strstr(n->op->name, "aten.topk") && n->operands[0].def->type->rank == 0)
         return true;
     if (strstr(n->op->name, "instance_norm") && fx_type_numel(n->operands[0].def->type) == 0)

@@ -329,8 +329,8 @@ bool fz_keep(fz_case *c, const char *folder, const char *name, const fz_failure 
              fz_stage_name(f->stage), what, (unsigned long long)c->seed, c->settings.target, c->settings.threads, c->settings.off, b->compiler, b->level,
              b->link_runtime ? " --link-runtime" : "", name, name, c->settings.target);
     snprintf(path, sizeof path, "%s/%s.npz", folder, name);
-    if (fx_npz_write(c->ctx, path, n, all, names) != FX_OK)
-        return false;
+    if (fx_npz_write(c->ctx, path, n, all, names) != FX_OK) /* NumPy has no bfloat16: the graph alone, then */
+        remove(path);
     snprintf(path, sizeof path, "%s/%s.fx", folder, name);
     return fx_model_save(c->symbolic ? c->symbolic : c->g, path) == FX_OK && prepend(path, head);
 }
