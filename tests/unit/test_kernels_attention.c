@@ -37,13 +37,13 @@ static guarded fill_matrix(const matrix *m, int batch, int heads, int rows, int 
     return g;
 }
 
-/* Half of the time at most 9, else up to `most`; now and then a size at which tiles end. */
+/* Half of the time at most 9, else up to `most`; now and then a size at which tiles end, whatever `most` is. */
 static int draw_size(int most)
 {
     static const int edges[] = { 1, 6, 12, 16, 32, 48, 64, 65, 96, 97, 128, 197 };
     if (random_int(0, 3) == 0) {
         const int e = edges[random_int(0, (int)(sizeof edges / sizeof *edges) - 1)];
-        return e <= most ? e : most;
+        return most > 100 || e <= most ? e : most;
     }
     return random_int(0, 1) ? random_int(1, 9) : random_int(1, most);
 }
@@ -66,14 +66,14 @@ static problem draw(void)
 {
     problem t = { .has_mask = random_int(0, 1) };
     fxrt_attention_desc *d = &t.d;
-    const int groups = random_int(1, 3);
-    d->batch = random_int(1, 3);
-    d->kv_heads = random_int(1, 3);
+    const int groups = random_int(1, 2);
+    d->batch = random_int(1, 2);
+    d->kv_heads = random_int(1, 2);
     d->heads = d->kv_heads * groups;
-    d->m = draw_size(230);
-    d->n = random_int(0, 20) ? draw_size(230) : 0;
-    d->dk = random_int(0, 30) ? draw_size(70) : 0;
-    d->dv = draw_size(100);
+    d->m = draw_size(110);
+    d->n = random_int(0, 20) ? draw_size(140) : 0;
+    d->dk = random_int(0, 30) ? draw_size(40) : 0;
+    d->dv = draw_size(50);
     d->causal = random_int(0, 2) == 0;
     d->zero_empty = random_int(0, 1);
     d->fill = random_int(0, 1);
@@ -158,7 +158,7 @@ static void finish(problem *t)
 START_TEST(attention_cases)
 {
     const variant *v = &variants[_i];
-    for (int round = 0; round < 120 && variant_runs_here(v); round++) {
+    for (int round = 0; round < 100 && variant_runs_here(v); round++) {
         problem t = draw();
         expected e = expected_new(t.out.size);
         expect(&t, &e);
