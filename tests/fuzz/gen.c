@@ -313,8 +313,9 @@ static bool eager_refuses(const fx_node *n)
 {
     if (n->op->id == FX_OP_hardtanh || strstr(n->op->name, "clamp") || strstr(n->op->name, "threshold"))
         return n->type->kind == FX_TYPE_TENSOR && !fx_dtype_is_float(n->type->dtype) && !strstr(n->op->name, "Tensor") && !small_numbers(n);
-    if (strstr(n->op->name, "aten.cum") || n->op->cls == FX_CLASS_CONTRACTION || strstr(n->op->name, "index_add"))
-        return n->type->kind == FX_TYPE_TENSOR && n->type->dtype == FX_BOOL;
+    bool sums = strstr(n->op->name, "aten.cum") || n->op->cls == FX_CLASS_CONTRACTION || strstr(n->op->name, "index_add");
+    if (sums && n->type->kind == FX_TYPE_TENSOR && n->type->dtype == FX_BOOL)
+        return true;
     if (n->op->id == FX_OP_masked_fill_Tensor || n->op->id == FX_OP_fill_Tensor)
         return n->operands[n->n_operands - 1].def->type->rank != 0;
     if (n->op->cls == FX_CLASS_CONTRACTION || strstr(n->op->name, "lerp") || strstr(n->op->name, "tensordot"))

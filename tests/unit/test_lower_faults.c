@@ -86,8 +86,40 @@ START_TEST(fault_is_caught)
 }
 END_TEST
 
+static bool fails_by_values(void *user, fz_case *c)
+{
+    fz_failure f = {.stage = FZ_OK};
+    (void)user;
+    return fz_reference(c) == FX_OK && fz_case_lower(c, &f) && !fz_case_run(c, NULL, &f) && !strcmp(f.kind, "values");
+}
+
+/* Graphs that fail because of a fault become the fault and what shows it. */
+START_TEST(failures_shrink)
+{
+    fz_menu menu = {.dtypes = 1 << FX_F32};
+    int shrunk = 0;
+    for (uint64_t seed = 1; seed < 4000 && shrunk < 5; seed++) {
+        fz_case c;
+        fz_failure f;
+        bool made = fz_case_make(&c, seed, &menu, &f);
+        c.settings.fault = FX_FAULT_MAP_OFF_BY_ONE;
+        if (!made || c.g->n_nodes < 12 || !fails_by_values(NULL, &c)) {
+            fz_case_free(&c);
+            continue;
+        }
+        fz_shrink(&c, fails_by_values, NULL, 2000);
+        ck_assert_msg(c.g->n_nodes <= 7, "seed %d: %zu nodes are left:\n%s", (int)seed, c.g->n_nodes, unit_print(c.g));
+        ck_assert_msg(fails_by_values(NULL, &c), "seed %d: what is left does not fail", (int)seed);
+        shrunk++;
+        fz_case_free(&c);
+    }
+    ck_assert_int_eq(shrunk, 5);
+}
+END_TEST
+
 static void add_tests(TCase *t)
 {
+    tcase_add_test(t, failures_shrink);
     tcase_add_loop_test(t, fault_is_caught, 0, FX_FAULT_COUNT);
 }
 
