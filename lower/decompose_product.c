@@ -72,8 +72,14 @@ static void sum_alone(fx_rw *w, operand *o, const operand *other, const bool *ne
         else
             o->label[kept++] = o->label[d];
     o->n = kept;
-    if (n)
-        o->x = fx_rw_reduce(w, FX_OP_sum_dim_IntList, o->x, n, dims, false, "sum");
+    if (n) {
+        fx_call c = fx_rw_call(w, FX_OP_sum_dim_IntList);
+        fx_call_node(&c, o->x);
+        fx_call_ints(&c, n, dims);
+        fx_call_bool(&c, false);
+        fx_narrow_dtype(w, &c, o->x->type->dtype); /* a product wraps in its own dtype */
+        o->x = fx_rw_node(w, &c, "sum");
+    }
 }
 
 static fx_node *permuted(fx_rw *w, const operand *o, int n, const int *labels)

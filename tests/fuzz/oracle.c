@@ -288,6 +288,13 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
     if (n->op->cls == FX_CLASS_CONTRACTION && strstr(n->op->name, "conv"))
         for (int64_t i = 0; n->n_operands > 1 && i < fx_tensor_numel(&value_of(o, n->operands[1].def)->t[0]); i++)
             unknown |= !isfinite(fx_tensor_get(&value_of(o, n->operands[1].def)->t[0], i));
+    /* What only one side has is summed before it is multiplied: infinities meet in another order. */
+    if (strstr(n->op->name, "tensordot") || strstr(n->op->name, "einsum"))
+        for (int k = 0; k < n->n_operands; k++) {
+            const fx_tensor *t = &value_of(o, n->operands[k].def)->t[0];
+            for (int64_t i = 0; i < fx_tensor_numel(t); i++)
+                unknown |= !isfinite(fx_tensor_get(t, i));
+        }
     /* The sign of a NaN is nobody's. */
     if (sign) {
         const value *a = value_of(o, n->operands[n->n_operands - 1].def);

@@ -65,8 +65,11 @@ START_TEST(fault_is_caught)
             one.settings.fault = (fx_fault)_i;
             bool good = fz_case_lower(&one, &f);
             compiled += good || f.stage == FZ_LOWER;
-            if ((!good && f.stage == FZ_LOWER) || (good && !fz_case_run(&one, NULL, &f)))
+            if ((!good && f.stage == FZ_LOWER) || (good && !fz_case_run(&one, NULL, &f))) {
                 note(&c, &f);
+                if (_i == FX_FAULT_NONE)
+                    printf("seed %d: %s\n%s", (int)seed, f.text, unit_print(one.g));
+            }
         }
         fz_case_free(&one);
     }
