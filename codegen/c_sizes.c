@@ -216,7 +216,9 @@ static void put_slots(fx_emit *e, fx_text *t)
                  "static void %s_slots(const %s_dims *dims, uint64_t *at)\n{\n", e->prefix, e->prefix);
     bool *used = names_of(e, 0, NULL, NULL);
     for (size_t i = 0; i < p->n_slots; i++)
-        names_of(e, (size_t)p->slots[i].n, p->slots[i].bytes, used);
+        for (int k = 0; k < p->slots[i].n; k++)
+            if (!covered(e, &p->slots[i], k))
+                names_of(e, 1, &p->slots[i].bytes[k], used);
     bool any = false;
     for (size_t i = 0; i < p->n_symbols; i++)
         any |= used[i];

@@ -30,7 +30,7 @@ static const struct {
     {"pow", 3, PLAIN}, {"_native_batch_norm_legit_no_training", 4, WIDE}, {"batch_norm", 4, WIDE}, {"selu", 5, PLAIN}, {"celu", 5, PLAIN},
     {"log_sigmoid", 5, PLAIN}, {"erfc", 4, PLAIN}, {"exp2", 3, PLAIN}, {"log2", 2, PLAIN}, {"log10", 2, PLAIN}, {"tan", 3, PLAIN}, {"asin", 3, PLAIN},
     {"acos", 3, PLAIN}, {"atan", 3, PLAIN}, {"sinh", 3, PLAIN}, {"cosh", 3, PLAIN}, {"asinh", 3, PLAIN}, {"acosh", 3, PLAIN}, {"atanh", 3, PLAIN},
-    {"lgamma", 5, WIDE}, {"logit", 4, WIDE}, {"atan2", 3, PLAIN}, {"hypot", 2, PLAIN}, {"xlogy", 4, PLAIN},
+    {"lgamma", 5, WIDE}, {"logit", 4, WIDE}, {"atan2", 3, PLAIN}, {"hypot", 2, PLAIN}, {"xlogy", 4, PLAIN}, {"glu", 6, PLAIN}, {"cosine_similarity", 8, PLAIN}, {"logaddexp", 6, PLAIN},
 };
 
 static int function_of(const fx_op *op)
