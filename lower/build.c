@@ -496,15 +496,15 @@ fx_status fx_pass_build(fx_lower *l)
     b.results = FX_NEW_ARRAY(s, fx_window *, ids);
     b.lazy = FX_NEW_ARRAY(s, const fx_lazy *, ids);
     b.seen = FX_NEW_ARRAY(s, fx_node *, ids);
-    b.nhwc = FX_NEW_ARRAY(s, fx_window, ids);
-    b.dense = FX_NEW_ARRAY(s, fx_window, ids);
+    b.nhwc = FX_NEW_ARRAY(s, fx_window *, ids);
+    b.dense = FX_NEW_ARRAY(s, fx_window *, ids);
     b.home = FX_NEW_ARRAY(s, fx_home, ids);
     b.made = FX_NEW_ARRAY(s, const fx_sexpr *, ids);
     b.made_in = FX_NEW_ARRAY(s, int, ids);
     b.again = FX_NEW_ARRAY(s, bool, ids);
     b.path_uses = FX_NEW_ARRAY(s, int, ids);
     for (size_t i = 0; i < ids; i++) {
-        b.value[i].buf = b.nhwc[i].buf = b.dense[i].buf = -1;
+        b.value[i].buf = -1;
         b.home[i].output = -1;
     }
     fx_node *out = fx_graph_output_node(g);

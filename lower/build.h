@@ -60,8 +60,8 @@ typedef struct fx_build {
     const fx_lazy **lazy;
     fx_node **seen;                /* the region whose leaves are being collected */
     fx_window **results;            /* of a node with several results: where each lies (buf -1: not made); NULL: value is the first */
-    fx_window *nhwc;                /* a channels-last copy made of the value, buf -1: none */
-    fx_window *dense;               /* a row-major copy, likewise */
+    fx_window **nhwc;              /* a channels-last copy made of the value, NULL: none */
+    fx_window **dense;             /* a row-major copy, likewise */
     fx_home *home;
     const fx_sexpr **made;         /* expression or local of a node within the nest being made: valid where made_in is its number */
     int *made_in, n_nests;

@@ -499,16 +499,16 @@ static fx_status copy_to(fx_build *b, fx_node *n, const fx_window *pattern, cons
 
 fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out)
 {
-    fx_window v, *cached = &b->dense[n->id];
+    fx_window v, **cached = &b->dense[n->id];
     FX_TRY(fx_build_value(b, n, &v));
     if (!fx_window_is_dense(b, &v)) {
-        if (cached->buf < 0) {
+        if (!*cached) {
             fx_window pattern = v;
             fx_window_set_dense(b, &pattern);
             FX_TRY(copy_to(b, n, &pattern, "row-major", "dense", &v));
-            *cached = v;
+            *cached = fx_arena_dup(b->scratch, &v, sizeof v);
         }
-        v = *cached;
+        v = **cached;
     }
     fx_window_set_dense(b, &v); /* strides of sizes of 1 may be any in a dense window */
     *out = v;
@@ -517,7 +517,7 @@ fx_status fx_build_dense(fx_build *b, fx_node *n, fx_window *out)
 
 fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out)
 {
-    fx_window v, *cached = &b->nhwc[n->id];
+    fx_window v, **cached = &b->nhwc[n->id];
     if (b->value[n->id].buf < 0 && b->lazy[n->id]) {
         fx_window pattern = fx_build_channels_last(b, n);
         FX_TRY(fx_build_store(b, n, &pattern));
@@ -527,12 +527,12 @@ fx_status fx_build_nhwc(fx_build *b, fx_node *n, fx_window *out)
     for (int i = 0; i < 4; i++)
         fits = fits && (fx_dim_is(v.dims[i], 1) || fx_build_at_least(b, v.strides[i], 1));
     if (!fits) {
-        if (cached->buf < 0) {
+        if (!*cached) {
             fx_window pattern = fx_build_channels_last(b, n);
             FX_TRY(copy_to(b, n, &pattern, "NHWC", "nhwc", &v));
-            *cached = v;
+            *cached = fx_arena_dup(b->scratch, &v, sizeof v);
         }
-        v = *cached;
+        v = **cached;
     }
     for (int i = 0; i < 4; i++) /* kernels ask for strides that go forward, also where they are not used */
         if (fx_dim_is(v.dims[i], 1) && !fx_build_at_least(b, v.strides[i], 1))
