@@ -353,7 +353,7 @@ static fx_status build_arange(fx_build *b, fx_node *n)
 {
     fx_window out;
     fx_dim start, step_by;
-    bool integers = is_integer(n, 0, &start) & is_integer(n, 2, &step_by);
+    bool first = is_integer(n, 0, &start), second = is_integer(n, 2, &step_by), integers = first && second;
     if (!integers && (fx_node_arg(n, 0)->kind == FX_ARG_NODE || fx_node_arg(n, 2)->kind == FX_ARG_NODE))
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "arange from or by a computed number cannot be compiled yet");
     FX_TRY(fx_build_place(b, n, NULL, &out));

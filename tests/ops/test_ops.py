@@ -19,7 +19,7 @@ import cases
 OP_DEF = pathlib.Path(__file__).resolve().parents[2] / "ir" / "op.def"
 # Rows that are tested here, but by tests below rather than as cases of their own.
 ELSEWHERE = {
-    "fxcc.attention.default": "tests/unit/test_lower_attention.c: it is no operator of PyTorch's",
+    "fxcc.attention.default": "tests/lower/attention.test: it is no operator of PyTorch's",
     "_operator.getitem": "every case with several results",
     "aten.sym_size.int": "test_dynamic_sizes",
     "aten.sym_numel.default": "test_arithmetic_on_sizes",
