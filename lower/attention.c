@@ -300,7 +300,8 @@ static void spell_out(fx_rw *w)
         fx_node *empty = fx_rw_number(w, FX_OP_eq_Scalar, fx_rw_node(w, &c, "most"), -INFINITY, "empty");
         p = fx_rw_where(w, empty, fx_rw_scalar(w, 0, n->type->dtype, "zero"), p, "weights");
     }
-    fx_node *y = fx_rw_binary(w, FX_OP_bmm, fx_rw_view(w, p, 3, flat, "weights3"), matrices(w, v, heads, "values"), "sums");
+    fx_node *weights = fx_rw_view(w, p, 3, flat, "weights3"), *values = matrices(w, v, heads, "values");
+    fx_node *y = fx_rw_binary(w, FX_OP_bmm, weights, values, "sums");
     fx_rw_view(w, y, 4, out, NULL);
 }
 

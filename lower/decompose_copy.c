@@ -131,7 +131,8 @@ static fx_node *indices_compared(fx_rw *w, fx_opid op, fx_dim rows, fx_dim colum
 {
     fx_dim shape[2] = {rows, fx_dim_of(1)};
     fx_node *row = fx_rw_arange(w, offset, fx_dim_add(w->ctx, rows, offset), "row");
-    return fx_rw_binary(w, op, fx_rw_arange(w, fx_dim_of(0), columns, "column"), fx_rw_view_to(w, row, 2, shape, "rows"), "mask");
+    fx_node *column = fx_rw_arange(w, fx_dim_of(0), columns, "column");
+    return fx_rw_binary(w, op, column, fx_rw_view_to(w, row, 2, shape, "rows"), "mask");
 }
 
 /* tril, triu: zero where the column lies too far from the row. */

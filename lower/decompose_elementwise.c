@@ -86,8 +86,8 @@ void fx_d_hardshrink(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
     double lambd = fx_node_float(w->at, 1);
-    fx_node *within = fx_rw_binary(w, FX_OP_logical_and, fx_rw_number(w, FX_OP_ge_Scalar, x, -lambd, "low"),
-                                   fx_rw_number(w, FX_OP_le_Scalar, x, lambd, "high"), "within");
+    fx_node *low = fx_rw_number(w, FX_OP_ge_Scalar, x, -lambd, "low"), *high = fx_rw_number(w, FX_OP_le_Scalar, x, lambd, "high");
+    fx_node *within = fx_rw_binary(w, FX_OP_logical_and, low, high, "within");
     fx_rw_where(w, within, fx_rw_scalar(w, 0, x->type->dtype, "zero"), x, NULL);
 }
 
@@ -96,10 +96,10 @@ void fx_d_softshrink(fx_rw *w)
 {
     fx_node *x = input(w, 0);
     double lambd = fx_node_float(w->at, 1);
-    fx_node *inner = fx_rw_where(w, fx_rw_number(w, FX_OP_lt_Scalar, x, -lambd, "below"), fx_rw_number(w, FX_OP_add_Tensor, x, lambd, "up"),
-                                 fx_rw_number(w, FX_OP_mul_Tensor, x, 0, "zero"), "inner");
-    fx_rw_finish(w, fx_rw_where(w, fx_rw_number(w, FX_OP_gt_Scalar, x, lambd, "above"), fx_rw_number(w, FX_OP_sub_Tensor, x, lambd, "down"),
-                                inner, "shrunk"));
+    fx_node *below = fx_rw_number(w, FX_OP_lt_Scalar, x, -lambd, "below"), *up = fx_rw_number(w, FX_OP_add_Tensor, x, lambd, "up");
+    fx_node *inner = fx_rw_where(w, below, up, fx_rw_number(w, FX_OP_mul_Tensor, x, 0, "zero"), "inner");
+    fx_node *above = fx_rw_number(w, FX_OP_gt_Scalar, x, lambd, "above"), *down = fx_rw_number(w, FX_OP_sub_Tensor, x, lambd, "down");
+    fx_rw_finish(w, fx_rw_where(w, above, down, inner, "shrunk"));
 }
 
 void fx_d_threshold(fx_rw *w)
@@ -134,6 +134,12 @@ void fx_d_logit(fx_rw *w)
     fx_rw_finish(w, fx_rw_unary(w, FX_OP_log, fx_rw_binary(w, FX_OP_div_Tensor, x, rest, "ratio"), "log"));
 }
 
+/* `by` where `test` holds, else y. */
+static fx_node *replaced(fx_rw *w, fx_node *test, double by, const char *by_name, fx_node *y, const char *name)
+{
+    return fx_rw_where(w, test, fx_rw_scalar(w, by, y->type->dtype, by_name), y, name);
+}
+
 void fx_d_nan_to_num(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0), *y = x;
@@ -141,9 +147,9 @@ void fx_d_nan_to_num(fx_rw *w)
     double most = dtype == FX_F64 ? 0x1.fffffffffffffp1023 : dtype == FX_F16 ? 65504 : dtype == FX_BF16 ? 0x1.fep127 : 0x1.fffffep127;
     if (fx_dtype_is_float(dtype)) {
         double low = fx_node_is_none(w->at, 3) ? -most : fx_node_float(w->at, 3), high = fx_node_is_none(w->at, 2) ? most : fx_node_float(w->at, 2);
-        y = fx_rw_where(w, fx_rw_number(w, FX_OP_eq_Scalar, x, -(double)INFINITY, "is_low"), fx_rw_scalar(w, low, dtype, "low"), y, "lows");
-        y = fx_rw_where(w, fx_rw_number(w, FX_OP_eq_Scalar, x, (double)INFINITY, "is_high"), fx_rw_scalar(w, high, dtype, "high"), y, "highs");
-        y = fx_rw_where(w, fx_rw_unary(w, FX_OP_isnan, x, "is_nan"), fx_rw_scalar(w, fx_node_float(w->at, 1), dtype, "nan"), y, "nans");
+        y = replaced(w, fx_rw_number(w, FX_OP_eq_Scalar, x, -(double)INFINITY, "is_low"), low, "low", y, "lows");
+        y = replaced(w, fx_rw_number(w, FX_OP_eq_Scalar, x, (double)INFINITY, "is_high"), high, "high", y, "highs");
+        y = replaced(w, fx_rw_unary(w, FX_OP_isnan, x, "is_nan"), fx_node_float(w->at, 1), "nan", y, "nans");
     }
     fx_rw_finish(w, y);
 }

@@ -257,7 +257,8 @@ void fx_d_logsumexp(fx_rw *w)
         return;
     }
     fx_node *max = fx_rw_reduce(w, FX_OP_amax, x, n, dims, true, "max");
-    max = fx_rw_where(w, fx_rw_unary(w, FX_OP_isinf, max, "infinite"), fx_rw_scalar(w, 0, x->type->dtype, "zero"), max, "by");
+    fx_node *infinite = fx_rw_unary(w, FX_OP_isinf, max, "infinite");
+    max = fx_rw_where(w, infinite, fx_rw_scalar(w, 0, x->type->dtype, "zero"), max, "by");
     fx_node *e = fx_rw_unary(w, FX_OP_exp, fx_rw_binary(w, FX_OP_sub_Tensor, x, max, "shifted"), "exp");
     fx_node *sum = fx_rw_unary(w, FX_OP_log, fx_rw_reduce(w, FX_OP_sum_dim_IntList, e, n, dims, true, "sum"), "log");
     fx_node *y = fx_rw_binary(w, FX_OP_add_Tensor, sum, max, "back");

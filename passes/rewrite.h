@@ -5,6 +5,9 @@
 
 #include "passes/passes.h"
 
+/* Functions that make nodes are not called side by side as arguments of one call: compilers differ in the order, and names and texts
+ * would. */
+
 /* The rewriting of one node. New nodes come before `at`; they take their location and a name from `origin`, which is `at` unless
  * set. The first failure sticks in `status`; builders then return `at` itself, so that a rewrite need not check every call. */
 typedef struct fx_rw {
