@@ -138,7 +138,9 @@ def randomize(model):
     """Every layer keeps the size of its input; attention's scores spread a little more."""
     for name, p in model.named_parameters():
         leaf = name.rsplit(".", 1)[-1]
-        if p.dim() >= 2 and "embed" not in name and "wte" not in name and "wpe" not in name and "relative" not in name:
+        if name.endswith("Attention.q.weight"):  # T5 leaves scores undivided: its weights make up for that, or softmax has one winner
+            nn.init.normal_(p, std=1.4 / (p.shape[1] * model.model.config.d_kv) ** 0.5)
+        elif p.dim() >= 2 and "embed" not in name and "wte" not in name and "wpe" not in name and "relative" not in name:
             fan_in = p[0].numel() if leaf != "weight" or ".c_" not in name else p.shape[0]
             nn.init.normal_(p, std=(1.4 if any(k in name for k in ("query", "key", "q_proj", "k_proj", "in_proj", "c_attn", "qkv")) else 1) / fan_in**0.5)
         elif p.dim() >= 2:
