@@ -167,6 +167,8 @@ bool fx_product_of(const fx_node *node, int ra, int rb, fx_einsum *e, int *first
         out[n++] = 3;
         break;
     case FX_OP_inner: /* over the last dims; a number of rank 0 multiplies */
+        if (ra + rb - 2 * (ra && rb) > FX_MAX_RANK)
+            return false;
         if (ra && rb)
             la[1][rb - 1] = ra - 1;
         for (int d = 0; d < ra - (ra && rb); d++)
