@@ -264,7 +264,7 @@ fx_status infer_product(fx_infer *c)
     for (int i = 0; i < 2; i++)
         FX_TRY(fx_infer_tensor(c, first + i, &t[i]));
     if (!fx_product_of(c->node, t[0]->rank, t[1]->rank, &e, &first))
-        return fx_infer_fail(c, "operands of these ranks and dims have no such product: %s and %s", fx_infer_text(c, t[0]), fx_infer_text(c, t[1]));
+        return fx_infer_fail(c, "operands of these ranks and dims have no such product, or one of more than 8 dims: %s and %s", fx_infer_text(c, t[0]), fx_infer_text(c, t[1]));
     FX_TRY(set_product(c, &e, t));
     if (!first)
         return FX_OK;

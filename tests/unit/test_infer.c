@@ -171,6 +171,25 @@ START_TEST(overflow_is_an_error)
 }
 END_TEST
 
+START_TEST(more_dims_than_there_is_room_for)
+{
+#define WIDE "f32[1, 1, 1, 1, 1, 2]"
+#define WIDEST "f32[1, 1, 1, 1, 1, 1, 1, 2]"
+    fails(X(WIDE) B(WIDE) Y("aten.inner.default](%x, %b)"), FX_ERR_TYPE, "more than 8 dims");
+    fails(X(WIDE) B(WIDE) Y("aten.tensordot.default](%x, %b, [], [])"), FX_ERR_TYPE, "more than 8 dims");
+    fails(X(WIDE) B(WIDE) Y("aten.einsum.default](\"abcdef,ghijkl->abcdefghijkl\", [%x, %b])"), FX_ERR_TYPE, "does not fit");
+    fails(X(WIDEST) Y("aten.unsqueeze.default](%x, 0)"), FX_ERR_UNSUPPORTED, "at most 8");
+    fails(X(WIDEST) B(WIDEST) Y("aten.stack.default]([%x, %b])"), FX_ERR_UNSUPPORTED, "at most 8");
+    fails(X(WIDEST) Y("aten.unfold.default](%x, 7, 1, 1)"), FX_ERR_UNSUPPORTED, "at most 8");
+    fails(X(WIDEST) Y("aten.view.default](%x, [1, 1, 1, 1, 1, 1, 1, 1, 2])"), FX_ERR_TYPE, "at most 8");
+    fails(X(WIDEST) Y("aten.expand.default](%x, [2, 1, 1, 1, 1, 1, 1, 1, 2])"), FX_ERR_TYPE, "at most 8");
+    fails(X(WIDEST) Y("aten.repeat.default](%x, [2, 1, 1, 1, 1, 1, 1, 1, 2])"), FX_ERR_TYPE, "at most 8");
+    fails(X(WIDEST) B("i64[3, 3]") Y("aten.index.Tensor](%x, [%b])"), FX_ERR_UNSUPPORTED, "at most 8");
+#undef WIDE
+#undef WIDEST
+}
+END_TEST
+
 START_TEST(training_mode_is_refused)
 {
 #define V B("f32[3]")
@@ -213,6 +232,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, the_files_type_is_checked);
     tcase_add_test(t, contradictions_are_named);
     tcase_add_test(t, overflow_is_an_error);
+    tcase_add_test(t, more_dims_than_there_is_room_for);
     tcase_add_test(t, training_mode_is_refused);
     tcase_add_test(t, in_place_results_are_the_first_argument);
     tcase_add_test(t, promotion_is_a_lattice);
