@@ -120,6 +120,17 @@ fx_status fx_sized_copy(fx_graph *graph, const fx_compile_options *o, fx_graph *
     return FX_OK;
 }
 
+fx_status fx_lower_quietly(fx_graph *graph, const fx_compile_options *o, fx_program **out)
+{
+    fx_lower_options lower;
+    fx_graph *sized;
+    FX_TRY(fx_lower_options_from(graph->ctx, o, &lower));
+    lower.dump_before = lower.dump_after = lower.stop_after = NULL;
+    lower.time_passes = false;
+    FX_TRY(fx_sized_copy(graph, o, &sized));
+    return fx_lower_run(sized, &lower, out);
+}
+
 static fx_status compile(void *arg)
 {
     compile_job *job = arg;
@@ -130,12 +141,12 @@ static fx_status compile(void *arg)
     fx_graph *sized;
     FX_TRY(fx_lower_options_from(ctx, o, &lower));
     FX_TRY(fx_sized_copy(job->graph, o, &sized));
-    FX_TRY(fx_lower_run(fx_graph_copy(sized), &lower, &job->program));
+    bool check = o->check || o->golden;
+    FX_TRY(fx_lower_run(check ? fx_graph_copy(sized) : sized, &lower, &job->program)); /* lowering consumes its graph */
     if (o->stop_after || !job->program)
         return FX_OK;
 
     fx_golden golden;
-    bool check = o->check || o->golden;
     if (check)
         FX_TRY(fx_golden_make(sized, o->golden, &golden));
 

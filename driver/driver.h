@@ -12,6 +12,8 @@
 fx_status fx_lower_options_from(fx_context *ctx, const fx_compile_options *o, fx_lower_options *lower);
 void fx_count_statements(const fx_stmt *s, fx_compile_result *r); /* adds kernel calls and loop nests */
 fx_status fx_sized_copy(fx_graph *graph, const fx_compile_options *o, fx_graph **out);
+/* Lowers a copy of the graph, to the end and without dumps or times. */
+fx_status fx_lower_quietly(fx_graph *graph, const fx_compile_options *o, fx_program **out);
 
 /* golden.c: golden vectors for graph g: of an .npz (inputs in order, then outputs), or seeded inputs and what the reference
  * interpreter makes of them. */

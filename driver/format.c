@@ -73,17 +73,11 @@ static fx_status format_program(void *arg)
     format_job *job = arg;
     static const fx_compile_options defaults = {0};
     const fx_compile_options *o = job->options ? job->options : &defaults;
-    fx_lower_options lower;
     fx_program *program = NULL;
-    fx_graph *g;
     fx_text t;
 
-    FX_TRY(fx_lower_options_from(job->graph->ctx, o, &lower));
-    lower.dump_before = lower.dump_after = lower.stop_after = NULL;
-    lower.time_passes = false;
-    FX_TRY(fx_sized_copy(job->graph, o, &g)); /* lowering consumes its graph */
-    FX_TRY(fx_lower_run(g, &lower, &program));
-    fx_text_init(&t, fx_context_arena(g->ctx));
+    FX_TRY(fx_lower_quietly(job->graph, o, &program));
+    fx_text_init(&t, fx_context_arena(job->graph->ctx));
     fx_program_print(&t, program);
     job->text = t.data ? t.data : "";
     return FX_OK;

@@ -35,22 +35,12 @@ typedef struct traffic {
     bool moves, computes;            /* stores what it loaded; does anything else */
 } traffic;
 
-static bool same_index(const fx_affine *a, const fx_affine *b)
-{
-    if (a->n != b->n || !fx_dim_equal(a->base, b->base))
-        return false;
-    for (int i = 0; i < a->n; i++)
-        if (a->var[i] != b->var[i] || !fx_dim_equal(a->coef[i], b->coef[i]))
-            return false;
-    return true;
-}
-
 static void touch(traffic *t, int buf, bool written, const fx_affine *index)
 {
     if (t->p->bufs[buf].kind == FX_BUF_LOCAL)
         return;
     for (size_t i = 0; i < t->n; i++)
-        if (t->v[i].buf == buf && t->v[i].written == written && same_index(t->v[i].index, index))
+        if (t->v[i].buf == buf && t->v[i].written == written && fx_affine_equal(t->v[i].index, index))
             return;
     int64_t count = 1, most = t->p->bufs[buf].numel.value;
     for (int i = 0; i < index->n; i++) {
@@ -188,14 +178,8 @@ static fx_status at_largest(fx_program *p, fx_program **out)
 static fx_status lower(report_job *job, const char *disable, fx_program **out)
 {
     fx_compile_options o = *job->options;
-    fx_lower_options options;
-    fx_graph *g;
     o.disable = disable;
-    FX_TRY(fx_lower_options_from(job->graph->ctx, &o, &options));
-    options.dump_before = options.dump_after = options.stop_after = NULL;
-    options.time_passes = false;
-    FX_TRY(fx_sized_copy(job->graph, &o, &g));
-    return fx_lower_run(g, &options, out);
+    return fx_lower_quietly(job->graph, &o, out);
 }
 
 /* "fuse,inplace" and what the user disabled anyway. */

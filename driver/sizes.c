@@ -6,11 +6,6 @@
 #include "driver/driver.h"
 #include "fxcc/inspect.h"
 
-static fx_symbols symbols_of(const fx_graph *g)
-{
-    return (fx_symbols){g->n_symbols, g->symbols};
-}
-
 /* ---- putting numbers for symbols ------------------------------------------------------------------------------ */
 
 /* What becomes of a symbol; types and expressions that were met are kept. */
@@ -202,7 +197,7 @@ bool fx_sizes_shape(const fx_graph *g, const int64_t *values, const fx_type *typ
     *out = (fx_tensor){.dtype = type->dtype, .rank = type->rank};
     int64_t stride = 1;
     for (int d = type->rank - 1; d >= 0; d--) {
-        if (!fx_dim_eval(symbols_of(g), values, type->dims[d], &out->sizes[d]) || out->sizes[d] < 0)
+        if (!fx_dim_eval(fx_graph_symbols(g), values, type->dims[d], &out->sizes[d]) || out->sizes[d] < 0)
             return false;
         out->strides[d] = stride;
         stride *= out->sizes[d];

@@ -8,6 +8,11 @@
 
 #include "ir/context.h"
 
+fx_symbols fx_graph_symbols(const fx_graph *g)
+{
+    return (fx_symbols){g->n_symbols, g->symbols};
+}
+
 fx_dim fx_dim_of(int64_t v)
 {
     return (fx_dim){.value = v};

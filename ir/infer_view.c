@@ -69,7 +69,7 @@ static fx_status reshape(fx_infer *c, const fx_type *x, fx_dim *dims, int n)
 
 fx_dim fx_slice_end(const fx_graph *g, fx_dim v, fx_dim size)
 {
-    const fx_symbols symbols = {g->n_symbols, g->symbols};
+    const fx_symbols symbols = fx_graph_symbols(g);
     bool negative = v.sym ? fx_dim_at_least(g->ctx, symbols, fx_dim_scale(g->ctx, v, -1), 1) : v.value < 0;
     return negative ? fx_dim_add(g->ctx, size, v) : v;
 }
@@ -97,7 +97,7 @@ static fx_status slice_dim(const fx_infer *c, fx_dim size, fx_dim *out)
         }
         /* Ends past the size are clipped, which shows only where the ranges do not tell. */
         const fx_graph *g = c->node->graph;
-        const fx_symbols symbols = {g->n_symbols, g->symbols};
+        const fx_symbols symbols = fx_graph_symbols(g);
         if (fx_dim_le(c->ctx, symbols, size, end)) {
             end = size;
         } else if (!fx_dim_le(c->ctx, symbols, end, size)) {

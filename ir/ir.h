@@ -178,6 +178,7 @@ typedef struct fx_symbols {
     const fx_sym_range *v;
 } fx_symbols;
 
+fx_symbols fx_graph_symbols(const fx_graph *g);
 fx_dim fx_dim_of(int64_t v);
 fx_dim fx_dim_sym(const fx_sym *s);                    /* a number when s is one */
 const fx_sym *fx_dim_as_sym(fx_context *ctx, fx_dim d);

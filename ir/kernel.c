@@ -21,6 +21,7 @@ FXRT_DESCRIPTORS(FXRT_X)
 #define IN(x) +1
 #define OPT(x) +1
 #define OUT(x) +1
+#define OVER(x) +1
 #define WS(x) +1
 #define KERNEL(id, desc, buffers, files, doc) N_##id = 0 buffers,
 enum {
@@ -28,10 +29,11 @@ enum {
 };
 #undef KERNEL
 
-#define IN(x) {#x, false, false},
-#define OPT(x) {#x, true, false},
-#define OUT(x) {#x, false, true},
-#define WS(x) {#x, true, true},
+#define IN(x) {#x, false, false, false},
+#define OPT(x) {#x, true, false, false},
+#define OUT(x) {#x, false, true, false},
+#define OVER(x) {#x, false, true, true},
+#define WS(x) {#x, true, true, false},
 #define KERNEL(id, desc, buffers, files, doc)                                                          \
     {FX_K_##id, #id, #desc, id##_buffers, files, doc, N_##id, {buffers}, (int)(sizeof desc##_fields / sizeof desc##_fields[0]), \
      desc##_fields},
@@ -73,7 +75,8 @@ int fx_kernel_field(const fx_kernel *k, const char *name)
 
 int fx_kernel_in_step(const fx_kernel *k)
 {
-    return fx_kernel_buf(k, strstr(k->doc, "y may be x") ? "x" : "r");
+    int y = fx_kernel_buf(k, "y");
+    return fx_kernel_buf(k, y >= 0 && k->buf[y].over_x ? "x" : "r");
 }
 
 int fx_kernel_buf(const fx_kernel *k, const char *name)

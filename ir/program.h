@@ -95,7 +95,7 @@ typedef struct fx_kernel {
     const char *files;
     const char *doc;
     int n_bufs;
-    struct { const char *name; bool optional, written; } buf[FX_MAX_BUF_ARGS];
+    struct { const char *name; bool optional, written, over_x; } buf[FX_MAX_BUF_ARGS]; /* over_x: may be x itself, see kernel.def */
     int n_fields;
     const struct fx_kernel_field { const char *name; bool is_float; } *field;
 } fx_kernel;
@@ -105,7 +105,7 @@ const fx_kernel *fx_kernel_find(const char *name);    /* NULL if there is none *
 int fx_kernel_field(const fx_kernel *k, const char *name); /* position, -1 */
 int fx_kernel_buf(const fx_kernel *k, const char *name);   /* position of a buffer argument, -1 */
 /* Position of the argument that is read in step with what is written, so that y may take its place; -1: none. The residual of a contraction,
- * or x where kernel.def says "y may be x". */
+ * or x where kernel.def says OVER(y). */
 int fx_kernel_in_step(const fx_kernel *k);
 
 typedef struct fx_call_stmt {
@@ -113,7 +113,7 @@ typedef struct fx_call_stmt {
     const char *name;          /* of the descriptor in emitted code: "layer1_0_conv1" */
     double field[FX_MAX_FIELDS]; /* values by position; ints are exact */
     const fx_sym *sym[FX_MAX_FIELDS]; /* integer fields that are expressions (field[] is then 0); NULL: a number. They fit int32_t: the
-                                  program's entry checks that (fx_program_limits) */
+                                  program's entry checks that (fx_program_limit_call) */
     int buf[FX_MAX_BUF_ARGS];  /* buffer ids; -1: NULL */
     fx_dim offset[FX_MAX_BUF_ARGS]; /* elements from the buffer's start */
     uint64_t bytes_read, bytes_written; /* for reports */
@@ -209,8 +209,9 @@ typedef struct fx_program {
 fx_symbols fx_program_symbols(const fx_program *p);
 /* Bytes of the arena for values of the symbols (by position; NULL without symbols), and where each buffer lies (offsets[id], may be NULL). */
 bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size, uint64_t *offsets);
-/* Adds a limit for each integer field of a kernel call that the symbols' ranges do not keep within int32_t. Idempotent. */
-void fx_program_limits(fx_program *p);
+/* Adds the limit d <= most, which a run checks, unless it is proved or follows from one that is there. why: "kernels count in 32 bits". */
+void fx_program_limit(fx_program *p, fx_dim most, fx_dim d, const char *why);
+void fx_program_limit_call(fx_program *p, const fx_call_stmt *c);     /* that integer fields which are expressions fit int32_t */
 /* A program without symbols that is p at these values of them; false when a size cannot be computed (or is negative). */
 bool fx_program_bind(fx_program *p, const int64_t *values, fx_program **out);
 

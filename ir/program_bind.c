@@ -55,39 +55,29 @@ bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size
 
 /* ---- limits -------------------------------------------------------------------------------------------------- */
 
-static void limit_int32(fx_program *p, fx_dim d)
+void fx_program_limit(fx_program *p, fx_dim most, fx_dim d, const char *why)
 {
     fx_symbols symbols = fx_program_symbols(p);
-    fx_dim left = fx_dim_sub(p->ctx, fx_dim_of(INT32_MAX), d);
-    if (fx_dim_at_least(p->ctx, symbols, left, 0))
+    fx_dim rest = fx_dim_sub(p->ctx, most, d);
+    if (fx_dim_at_least(p->ctx, symbols, rest, 0))
         return;
-    for (size_t i = 0; i < p->n_limits; i++) {
-        if (fx_dim_at_least(p->ctx, symbols, fx_dim_sub(p->ctx, left, p->limits[i].value), 0))
+    for (size_t i = 0; i < p->n_limits; i++) /* said already, or follows from what is */
+        if (fx_dim_at_least(p->ctx, symbols, fx_dim_sub(p->ctx, rest, p->limits[i].value), 0))
             return;
-    }
     fx_text t;
     fx_text_init(&t, p->arena);
     fx_dim_print(&t, d);
-    FX_PUSH(p->arena, p->limits, p->n_limits, p->cap_limits) =
-        (fx_limit){left, fx_intern_f(p->ctx, "%s must be at most %d: kernels count in 32 bits", t.data, INT32_MAX)};
+    fx_puts(&t, " must be at most ");
+    fx_dim_print(&t, most);
+    fx_printf(&t, ": %s", why);
+    FX_PUSH(p->arena, p->limits, p->n_limits, p->cap_limits) = (fx_limit){.value = rest, .text = t.data};
 }
 
-static void limit_calls(fx_program *p, const fx_stmt *s)
+void fx_program_limit_call(fx_program *p, const fx_call_stmt *c)
 {
-    for (; s; s = s->next) {
-        limit_calls(p, s->body);
-        const fx_kernel *k = s->kind == FX_ST_CALL ? fx_kernel_get(s->call->kernel) : NULL;
-        for (int i = 0; k && i < k->n_fields; i++) {
-            if (s->call->sym[i])
-                limit_int32(p, fx_dim_sym(s->call->sym[i]));
-        }
-    }
-}
-
-void fx_program_limits(fx_program *p)
-{
-    for (size_t i = 0; i < p->n_steps; i++)
-        limit_calls(p, p->steps[i].body);
+    for (int i = 0; i < fx_kernel_get(c->kernel)->n_fields; i++)
+        if (c->sym[i])
+            fx_program_limit(p, fx_dim_of(INT32_MAX), fx_dim_sym(c->sym[i]), "kernels count in 32 bits");
 }
 
 /* ---- binding --------------------------------------------------------------------------------------------------- */

@@ -199,7 +199,7 @@ static bool same_size(const fx_verifier *v, fx_dim a, fx_dim b)
     if ((!a.sym && !b.sym) || fx_dim_equal(a, b))
         return fx_dim_equal(a, b);
     int64_t least, most;
-    fx_dim_bounds((fx_symbols){v->g->n_symbols, v->g->symbols}, fx_dim_sub(v->ctx, a, b), &least, &most);
+    fx_dim_bounds(fx_graph_symbols(v->g), fx_dim_sub(v->ctx, a, b), &least, &most);
     return least <= 0 && most >= 0;
 }
 

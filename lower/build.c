@@ -17,7 +17,7 @@ fx_dim fx_type_count(fx_context *ctx, const fx_type *t)
 
 fx_symbols fx_build_symbols(const fx_build *b)
 {
-    return (fx_symbols){b->p->n_symbols, b->p->symbols};
+    return fx_program_symbols(b->p);
 }
 
 bool fx_build_at_least(fx_build *b, fx_dim d, int64_t v)
@@ -264,23 +264,6 @@ static fx_status build_symbols(fx_build *b)
         }
     }
     return FX_OK;
-}
-
-void fx_build_limit(fx_build *b, fx_dim most, fx_dim d, const char *why)
-{
-    fx_dim rest = fx_dim_sub(b->ctx, most, d);
-    if (fx_build_at_least(b, rest, 0))
-        return;
-    for (size_t i = 0; i < b->p->n_limits; i++) /* said already, or follows from what is */
-        if (fx_dim_equal(b->p->limits[i].value, rest) || fx_build_at_least(b, fx_dim_sub(b->ctx, rest, b->p->limits[i].value), 0))
-            return;
-    fx_text t;
-    fx_text_init(&t, b->p->arena);
-    fx_dim_print(&t, d);
-    fx_puts(&t, " must be at most ");
-    fx_dim_print(&t, most);
-    fx_printf(&t, ": %s", why);
-    FX_PUSH(b->p->arena, b->p->limits, b->p->n_limits, b->p->cap_limits) = (fx_limit){.value = rest, .text = t.data};
 }
 
 /* Parameters of the graph become the program's inputs. */

@@ -227,7 +227,5 @@ const char *fx_build_dims(fx_build *b, int rank, const fx_dim *dims); /* "1x64x5
 fx_dim fx_type_count(fx_context *ctx, const fx_type *t);    /* the product of its dims */
 bool fx_build_at_least(fx_build *b, fx_dim d, int64_t v);   /* proved for all values of the symbols */
 fx_symbols fx_build_symbols(const fx_build *b);
-/* A condition on the symbols, d <= most, that a run checks, unless it is proved. why: "kernels count in 32 bits". */
-void fx_build_limit(fx_build *b, fx_dim most, fx_dim d, const char *why);
 
 #endif

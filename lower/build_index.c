@@ -189,7 +189,7 @@ static void at_most(fx_build *b, fx_dim d, fx_dim most)
             return;
         }
     }
-    fx_build_limit(b, most, d, "an index is no larger than what it chooses from");
+    fx_program_limit(b->p, most, d, "an index is no larger than what it chooses from");
 }
 
 static fx_status build_gather(fx_build *b, fx_node *n)

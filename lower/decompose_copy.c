@@ -229,18 +229,7 @@ void fx_d_overwrite(fx_rw *w)
         stop = fx_dim_of(slice ? to->i : start + 1);
     }
     if (step != 1) { /* scattered: by indices */
-        const fx_arg *items[FX_MAX_RANK];
-        fx_node *index = steps(w, start, stop.value, step);
-        fx_call c = fx_rw_call(w, FX_OP_index_put);
-        fx_call_node(&c, x);
-        for (int i = 0; i < dim; i++)
-            items[i] = fx_arg_none(w->ctx);
-        items[dim] = fx_arg_operand(w->ctx, c.n_operands);
-        c.operands[c.n_operands++] = index;
-        fx_call_arg(&c, fx_arg_seq(w->ctx, FX_ARG_LIST, dim + 1, items));
-        fx_call_node(&c, src);
-        fx_call_bool(&c, false);
-        fx_rw_become(w, &c);
+        fx_rw_put(w, x, dim, steps(w, start, stop.value, step), src, false);
         return;
     }
     if (!slice) {

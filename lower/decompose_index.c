@@ -11,22 +11,6 @@ void fx_d_unsafe_index(fx_rw *w)
     fx_rw_become(w, &c);
 }
 
-/* index_put(self, [None, ..., index], values), the index standing for dim. */
-static void put(fx_rw *w, fx_node *x, int dim, fx_node *index, fx_node *values, bool accumulate)
-{
-    const fx_arg *items[FX_MAX_RANK];
-    fx_call c = fx_rw_call(w, FX_OP_index_put);
-    fx_call_node(&c, x);
-    for (int i = 0; i < dim; i++)
-        items[i] = fx_arg_none(w->ctx);
-    items[dim] = fx_arg_operand(w->ctx, c.n_operands);
-    c.operands[c.n_operands++] = index;
-    fx_call_arg(&c, fx_arg_seq(w->ctx, FX_ARG_LIST, dim + 1, items));
-    fx_call_node(&c, values);
-    fx_call_bool(&c, accumulate);
-    fx_rw_become(w, &c);
-}
-
 /* index_fill, index_copy, index_add (self, dim, index, value or source). */
 void fx_d_index_write(fx_rw *w)
 {
@@ -51,7 +35,7 @@ void fx_d_index_write(fx_rw *w)
         if (id == FX_OP_index_add && fx_node_float(w->at, 4) != 1)
             values = fx_rw_number(w, FX_OP_mul_Tensor, values, fx_node_float(w->at, 4), "scaled");
     }
-    put(w, x, fx_wrap_dim(fx_node_int(w->at, 1), rank), index, values, id == FX_OP_index_add);
+    fx_rw_put(w, x, fx_wrap_dim(fx_node_int(w->at, 1), rank), index, values, id == FX_OP_index_add);
 }
 
 /* gather of operands expanded to common sizes; without a dim, of vectors. */

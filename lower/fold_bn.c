@@ -79,21 +79,6 @@ static fx_node *producer_of(fx_node *x, int *dim)
     }
 }
 
-static fx_node *new_constant(fx_rw *w, const char *path, const fx_tensor *t)
-{
-    w->g->insert_before = w->at;
-    fx_node *c = fx_graph_constant(w->g, path, t);
-    w->g->insert_before = NULL;
-    if (!c) {
-        w->status = FX_ERR_TYPE;
-        return w->at;
-    }
-    fx_loc loc = w->origin->loc;
-    loc.node = c->name;
-    c->loc = loc;
-    return c;
-}
-
 static const char *folded_path(fx_arena *scratch, const char *path)
 {
     size_t n = strlen(path);
@@ -114,7 +99,7 @@ static fx_status scaled_weight(fx_rw *w, const fx_node *p, const fx_node *weight
     bool transposed = fx_is_call(p, FX_OP_convolution) && fx_node_bool(p, 6);
     FX_TRY(fx_attr_value(w->g, weight, &src));
     FX_TRY(fx_scaled_weight(w->ctx, &src, transposed, transposed ? fx_node_int(p, 8) : 1, a, &t));
-    *out = new_constant(w, folded_path(w->scratch, weight->target), &t);
+    *out = fx_rw_constant(w, folded_path(w->scratch, weight->target), &t);
     return w->status;
 }
 
@@ -125,7 +110,7 @@ static fx_status new_bias(fx_rw *w, const fx_node *weight, const fx_node *bias, 
         FX_TRY(fx_attr_value(w->g, bias, &src));
     FX_TRY(fx_scaled_bias(w->ctx, bias ? &src : NULL, FX_F32, channels, a, &t));
     const char *path = bias ? folded_path(w->scratch, bias->target) : sibling_path(w->scratch, weight->target, "bias_folded");
-    *out = new_constant(w, path, &t);
+    *out = fx_rw_constant(w, path, &t);
     return w->status;
 }
 
@@ -173,7 +158,7 @@ static fx_status channel_constant(fx_rw *w, const fx_node *x, const char *path, 
     FX_TRY(fx_tensor_create(w->ctx, FX_F32, rank, sizes, &t));
     for (int64_t i = 0; i < sizes[1]; i++)
         ((float *)t.data)[i] = (float)v[i];
-    *out = new_constant(w, path, &t);
+    *out = fx_rw_constant(w, path, &t);
     return w->status;
 }
 

@@ -99,17 +99,7 @@ static fx_node *joined(fx_rw *w, fx_node *const *nodes, int n, int param)
             return w->at;
         memcpy(to, dense.data, (size_t)count * sizeof *to);
     }
-    w->g->insert_before = w->at;
-    fx_node *c = fx_graph_constant(w->g, fx_arena_printf(w->scratch, "%s_merged", param == 1 ? first->target : fx_arena_printf(w->scratch, "%s_bias", first->target)), &t);
-    w->g->insert_before = NULL;
-    if (!c) {
-        w->status = FX_ERR_TYPE;
-        return w->at;
-    }
-    fx_loc loc = w->origin->loc;
-    loc.node = c->name;
-    c->loc = loc;
-    return c;
+    return fx_rw_constant(w, fx_arena_printf(w->scratch, "%s_merged", param == 1 ? first->target : fx_arena_printf(w->scratch, "%s_bias", first->target)), &t);
 }
 
 /* place: of a node, by its id, in the graph's order. */

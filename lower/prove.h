@@ -76,7 +76,7 @@ bool fx_prove_same_place(const fx_prover *r, int a, int b);
 /* ---- prove_call.c ---- */
 bool fx_prove_call(fx_prover *r, const fx_stmt *call, const char **text);
 /* Whether the kernel reads an element of argument arg before it writes its place in y, and no other iteration needs it: a residual, or x
- * where kernel.def says "y may be x"; both in the same strides from the same offset. */
+ * where kernel.def says OVER(y); both in the same strides from the same offset. */
 bool fx_prove_in_step(const fx_prover *r, const fx_call_stmt *c, int arg);
 
 #endif

@@ -116,8 +116,8 @@ bool fx_prove_in_step(const fx_prover *r, const fx_call_stmt *c, int arg)
     static const char prefixes[][2] = {{'r', 'y'}, {'x', 'y'}, {'q', 'o'}};
     const fx_kernel *k = fx_kernel_get(c->kernel);
     int y = fx_kernel_buf(k, "y");
-    bool residual = !strcmp(k->buf[arg].name, "r"), rows = !strcmp(k->buf[arg].name, "x") && strstr(k->doc, "y may be x");
-    if (y < 0 || (!residual && !rows) || !fx_dim_equal(c->offset[arg], c->offset[y]))
+    bool residual = !strcmp(k->buf[arg].name, "r");
+    if (y < 0 || arg != fx_kernel_in_step(k) || !fx_dim_equal(c->offset[arg], c->offset[y]))
         return false;
     for (int i = 0; i < k->n_fields; i++) {
         const char *name = k->field[i].name;

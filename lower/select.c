@@ -15,9 +15,7 @@ fx_call_stmt *fx_call_new(fx_build *b, fx_kernel_id kernel)
 
 void fx_call_emit(fx_build *b, fx_node *root, fx_call_stmt *c, const char *title)
 {
-    for (int i = 0; i < fx_kernel_get(c->kernel)->n_fields; i++)
-        if (c->sym[i])
-            fx_build_limit(b, fx_dim_of(INT32_MAX), fx_dim_sym(c->sym[i]), "kernels count in 32 bits");
+    fx_program_limit_call(b->p, c);
     fx_step *s = fx_build_step(b, root, title);
     fx_stmt *st = fx_stmt_new(b->p, FX_ST_CALL);
     s->body = st;
@@ -88,7 +86,7 @@ fx_status fx_select_fits(fx_build *b, const fx_node *n, const fx_window *v)
         reach = fx_dim_add(b->ctx, reach, fx_dim_mul(b->ctx, last, fx_window_magnitude(b, v->strides[i])));
     }
     if (!fx_dim_known(reach)) {
-        fx_build_limit(b, fx_dim_of(INT32_MAX), reach, "kernels count in 32 bits");
+        fx_program_limit(b->p, fx_dim_of(INT32_MAX), reach, "kernels count in 32 bits");
         return FX_OK;
     }
     if (reach.value > INT32_MAX)

@@ -80,7 +80,7 @@ static bool size_of(const fx_node *n, int param, fx_dim *out)
 static void require(fx_rw *w, fx_dim value, const char *text)
 {
     fx_graph *g = w->g;
-    const fx_symbols symbols = {g->n_symbols, g->symbols};
+    const fx_symbols symbols = fx_graph_symbols(g);
     int64_t least, most;
     if (fx_dim_at_least(w->ctx, symbols, value, 0))
         return;
@@ -112,7 +112,7 @@ static bool require_comparison(fx_rw *w, const fx_node *n, const char *text)
         require(w, down, text);
         return true;
     case FX_OP_ne_Tensor: case FX_OP_ne_Scalar: { /* of two conditions one would have to hold: only what is known */
-        const fx_symbols symbols = {w->g->n_symbols, w->g->symbols};
+        const fx_symbols symbols = fx_graph_symbols(w->g);
         return fx_dim_at_least(w->ctx, symbols, up, 1) || fx_dim_at_least(w->ctx, symbols, down, 1);
     }
     default:

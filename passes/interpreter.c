@@ -221,7 +221,7 @@ static bool dim_fits(fx_interpreter *in, fx_dim want, int64_t have)
 {
     if (!want.sym)
         return want.value == have;
-    const fx_symbols symbols = {in->g->n_symbols, in->g->symbols};
+    const fx_symbols symbols = fx_graph_symbols(in->g);
     int open = open_symbol(in, want.sym);
     int64_t at[2], v;
     if (open >= 0) {
@@ -383,7 +383,7 @@ static fx_status run_row(fx_interpreter *in, fx_run_frame *f, const fx_node *n)
         values[i] = v->count ? v->tensors : NULL;
         types[i] = v->type;
     }
-    const fx_binding bound = {{in->g->n_symbols, in->g->symbols}, in->symbols};
+    const fx_binding bound = {fx_graph_symbols(in->g), in->symbols};
     fx_eval_run run = {.base = {.ctx = in->ctx, .node = n, .in = values}, .heap = in->heap, .writable = writable, .user = in, .bound = &bound};
     FX_TRY(fx_eval_call(&run, types));
     fx_run_take(in, &f->values[n->id], run.type, run.base.n_out, run.base.out);

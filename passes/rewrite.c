@@ -15,13 +15,9 @@ fx_call fx_rw_call(fx_rw *w, fx_opid op)
     return fx_call_begin(w->g, op);
 }
 
-fx_node *fx_rw_node(fx_rw *w, fx_call *c, const char *suffix)
+/* A node just made before `at`, or NULL: it takes origin's place in messages. */
+static fx_node *made(fx_rw *w, fx_node *n)
 {
-    if (w->status != FX_OK)
-        return w->at;
-    w->g->insert_before = w->at;
-    const char *name = fx_intern_f(w->ctx, "%s_%s", w->origin->name, suffix);
-    fx_node *n = fx_call_end(c, name);
     w->g->insert_before = NULL;
     if (!n) {
         w->status = FX_ERR_TYPE;
@@ -31,6 +27,36 @@ fx_node *fx_rw_node(fx_rw *w, fx_call *c, const char *suffix)
     loc.node = n->name;
     n->loc = loc;
     return n;
+}
+
+fx_node *fx_rw_node(fx_rw *w, fx_call *c, const char *suffix)
+{
+    if (w->status != FX_OK)
+        return w->at;
+    w->g->insert_before = w->at;
+    const char *name = fx_intern_f(w->ctx, "%s_%s", w->origin->name, suffix);
+    return made(w, fx_call_end(c, name));
+}
+
+fx_node *fx_rw_constant(fx_rw *w, const char *path, const fx_tensor *t)
+{
+    w->g->insert_before = w->at;
+    return made(w, fx_graph_constant(w->g, path, t));
+}
+
+void fx_rw_put(fx_rw *w, fx_node *x, int dim, fx_node *index, fx_node *values, bool accumulate)
+{
+    const fx_arg *items[FX_MAX_RANK];
+    fx_call c = fx_rw_call(w, FX_OP_index_put);
+    fx_call_node(&c, x);
+    for (int i = 0; i < dim; i++)
+        items[i] = fx_arg_none(w->ctx);
+    items[dim] = fx_arg_operand(w->ctx, c.n_operands);
+    c.operands[c.n_operands++] = index;
+    fx_call_arg(&c, fx_arg_seq(w->ctx, FX_ARG_LIST, dim + 1, items));
+    fx_call_node(&c, values);
+    fx_call_bool(&c, accumulate);
+    fx_rw_become(w, &c);
 }
 
 /* Whether two types may be the same: expressions for one size may be spelled in several ways. */
@@ -111,10 +137,10 @@ static fx_node *end(fx_rw *w, fx_call *c, const char *suffix)
 
 fx_node *fx_rw_view(fx_rw *w, fx_node *x, int rank, const int64_t *sizes, const char *suffix)
 {
-    fx_call c = fx_rw_call(w, FX_OP_view);
-    fx_call_node(&c, x);
-    fx_call_ints(&c, rank, sizes);
-    return end(w, &c, suffix);
+    fx_dim dims[FX_MAX_RANK];
+    for (int i = 0; i < rank && i < FX_MAX_RANK; i++)
+        dims[i] = fx_dim_of(sizes[i]);
+    return fx_rw_view_to(w, x, rank, dims, suffix);
 }
 
 fx_node *fx_rw_permute(fx_rw *w, fx_node *x, int rank, const int64_t *dims, const char *suffix)
@@ -127,33 +153,32 @@ fx_node *fx_rw_permute(fx_rw *w, fx_node *x, int rank, const int64_t *dims, cons
 
 fx_node *fx_rw_expand(fx_rw *w, fx_node *x, int rank, const int64_t *sizes, const char *suffix)
 {
-    fx_call c = fx_rw_call(w, FX_OP_expand);
-    fx_call_node(&c, x);
-    fx_call_ints(&c, rank, sizes);
-    return end(w, &c, suffix);
+    fx_dim dims[FX_MAX_RANK];
+    for (int i = 0; i < rank && i < FX_MAX_RANK; i++)
+        dims[i] = fx_dim_of(sizes[i]);
+    return fx_rw_expand_to(w, x, rank, dims, suffix);
 }
 
 fx_node *fx_rw_slice(fx_rw *w, fx_node *x, int dim, int64_t start, int64_t stop, int64_t step, const char *suffix)
 {
-    fx_call c = fx_rw_call(w, FX_OP_slice_Tensor);
-    fx_call_node(&c, x);
-    fx_call_int(&c, dim);
-    fx_call_int(&c, start);
-    fx_call_int(&c, stop);
-    fx_call_int(&c, step);
-    return end(w, &c, suffix);
+    return fx_rw_slice_to(w, x, dim, fx_dim_of(start), fx_dim_of(stop), step, suffix);
+}
+
+static const fx_arg *size_arg(fx_context *ctx, fx_dim v)
+{
+    return v.sym ? fx_arg_sym(ctx, v.sym) : fx_arg_int(ctx, v.value);
 }
 
 void fx_call_size(fx_call *c, fx_dim v)
 {
-    fx_call_arg(c, v.sym ? fx_arg_sym(c->g->ctx, v.sym) : fx_arg_int(c->g->ctx, v.value));
+    fx_call_arg(c, size_arg(c->g->ctx, v));
 }
 
 void fx_call_sizes(fx_call *c, int n, const fx_dim *v)
 {
     const fx_arg *items[FX_MAX_RANK];
     for (int i = 0; i < n && i < FX_MAX_RANK; i++)
-        items[i] = v[i].sym ? fx_arg_sym(c->g->ctx, v[i].sym) : fx_arg_int(c->g->ctx, v[i].value);
+        items[i] = size_arg(c->g->ctx, v[i]);
     fx_call_arg(c, fx_arg_seq(c->g->ctx, FX_ARG_LIST, n < FX_MAX_RANK ? n : FX_MAX_RANK, items));
 }
 

@@ -24,6 +24,7 @@ fx_rw fx_rw_at(fx_graph *g, fx_arena *scratch, fx_node *at);
 fx_call fx_rw_call(fx_rw *w, fx_opid op);
 /* Makes the call a new node "<at>_<suffix>". */
 fx_node *fx_rw_node(fx_rw *w, fx_call *c, const char *suffix);
+fx_node *fx_rw_constant(fx_rw *w, const char *path, const fx_tensor *t); /* a get_attr of a new buffer */
 /* `at` itself becomes the call: name, users and location stay. FX_INTERNAL if shape or dtype would change. */
 void fx_rw_become(fx_rw *w, fx_call *c);
 /* All uses of `at` become uses of `by`, and `at` goes. */
@@ -44,6 +45,8 @@ fx_node *fx_rw_expand_to(fx_rw *w, fx_node *x, int rank, const fx_dim *sizes, co
 fx_node *fx_rw_slice_to(fx_rw *w, fx_node *x, int dim, fx_dim start, fx_dim end, int64_t step, const char *suffix);
 void fx_call_size(fx_call *c, fx_dim v);
 void fx_call_sizes(fx_call *c, int n, const fx_dim *v);
+/* at becomes index_put(x, [None, ..., index], values), the index standing for dim. */
+void fx_rw_put(fx_rw *w, fx_node *x, int dim, fx_node *index, fx_node *values, bool accumulate);
 fx_node *fx_rw_cat(fx_rw *w, int n, fx_node *const *x, int dim, const char *suffix);
 /* sum, amax, var and the like: (x, dims, keepdim); of var, correction stands between. */
 fx_node *fx_rw_reduce(fx_rw *w, fx_opid op, fx_node *x, int n, const int64_t *dims, bool keep, const char *suffix);

@@ -106,10 +106,10 @@ START_TEST(the_good_program_verifies_and_prints_back)
     ck_assert_uint_eq(offsets[3], 128); /* 72 bytes before it, rounded up */
     ck_assert_uint_eq(size, 256);
     ck_assert(!fx_program_arena(p, (int64_t[]){6, INT64_MAX / 2}, &size, NULL));
-    fx_program_limits(p); /* finds that the limit is there */
+    fx_program_limit_call(p, p->steps[1].body->call); /* finds that the limit is there */
     ck_assert_uint_eq(p->n_limits, 1);
     p->n_limits = 0;
-    fx_program_limits(p);
+    fx_program_limit_call(p, p->steps[1].body->call);
     ck_assert_uint_eq(p->n_limits, 1);
     ck_assert_str_eq(p->limits[0].text, "batch*seq must be at most 2147483647: kernels count in 32 bits");
 }
