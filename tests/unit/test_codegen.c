@@ -9,6 +9,7 @@
 
 #include "codegen/codegen.h"
 #include "codegen/emit.h"
+#include "tests/unit/shell.h"
 #include "tests/unit/unit.h"
 
 static fx_context *ctx;
@@ -147,16 +148,6 @@ static void write_files(size_t n, const fx_file *files)
         ck_assert_uint_eq(fwrite(files[i].data, 1, files[i].size, f), files[i].size);
         fclose(f);
     }
-}
-
-static int run(const char *fmt, ...)
-{
-    char command[2000];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(command, sizeof command, fmt, ap);
-    va_end(ap);
-    return system(command);
 }
 
 static fx_golden golden_of(size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out)

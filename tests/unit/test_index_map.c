@@ -1,12 +1,12 @@
 /* tests/unit/test_index_map.c: index maps against element-by-element evaluation: random chains of views, with numbers and with symbols.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "ir/index_map.h"
+#include "tests/unit/draw.h"
 #include "tests/unit/unit.h"
 
 static fx_context *ctx;
 static fx_imaps m;
 static fx_sym_range ranges[2];
-static uint32_t seed;
 
 static void set_up(void)
 {
@@ -19,14 +19,6 @@ static void set_up(void)
 static void tear_down(void)
 {
     fx_context_free(ctx);
-}
-
-static uint32_t draw(uint32_t below)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 17;
-    seed ^= seed << 5;
-    return seed % below;
 }
 
 static fx_dim num(int64_t v)

@@ -1,17 +1,8 @@
 /* tests/unit/test_memory.c: the arena's planner (lower/memory.c) against the verifier, which shares no code with it.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "lower/lower.h"
+#include "tests/unit/draw.h"
 #include "tests/unit/unit.h"
-
-static uint32_t seed;
-
-static uint32_t draw(uint32_t below)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 17;
-    seed ^= seed << 5;
-    return seed % below;
-}
 
 /* out[i] = a[i] + b[i] over n elements, as a step of its own. */
 static void add_step(fx_program *p, int a, int b, int out, int64_t n)

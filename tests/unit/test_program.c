@@ -1,7 +1,6 @@
 /* tests/unit/test_program.c: loop programs: text form, accesses, footprints, and a verifier that names each kind of damage.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include "ir/program.h"
-#include "tests/unit/fixture.h"
+#include "tests/unit/program_text.h"
 
 /* A program that uses everything once: a padded copy, a convolution with a residual, an activation in place, a reduction. */
 static const char *const good =
@@ -60,35 +59,11 @@ static const char *const good =
     "    }\n"
     "}\n";
 
-/* Status and messages of verifying text, parsed. */
-static fx_status verify_text(const char *text, bool planned, fx_text *messages)
-{
-    fx_program *p;
-    fx_text_init(messages, fx_context_arena(ctx));
-    fx_puts(messages, "");
-    fx_diag_clear(ctx);
-    fx_status st = fx_program_parse(ctx, "test", text, strlen(text), &p);
-    if (st == FX_OK)
-        st = fx_program_verify(p, planned, "after test");
-    for (size_t i = 0; i < fx_diag_count(ctx); i++) {
-        fx_puts(messages, fx_diag_get(ctx, i)->message);
-        fx_puts(messages, "\n");
-    }
-    return st;
-}
-
-static char *replaced(const char *text, const char *from, const char *to)
-{
-    const char *at = strstr(text, from);
-    ck_assert_msg(at != NULL, "the program has no '%s'", from);
-    return fx_arena_printf(fx_context_arena(ctx), "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
-}
-
 START_TEST(the_good_program_verifies_and_prints_back)
 {
     fx_text messages, t;
     fx_program *p;
-    ck_assert_msg(verify_text(good, true, &messages) == FX_OK, "%s", messages.data);
+    ck_assert_msg(verify_text(good, true, &messages, &p) == FX_OK, "%s", messages.data);
     ck_assert_int_eq(fx_program_parse(ctx, "test", good, strlen(good), &p), FX_OK);
     fx_text_init(&t, fx_context_arena(ctx));
     fx_program_print(&t, p);
@@ -156,9 +131,10 @@ static const struct {
 
 START_TEST(damage_is_named)
 {
+    fx_program *p;
     fx_text messages;
     char *text = replaced(good, damages[_i].from, damages[_i].to);
-    fx_status st = verify_text(text, true, &messages);
+    fx_status st = verify_text(text, true, &messages, &p);
     ck_assert_msg(st == FX_INTERNAL, "%s: status %s: %s", damages[_i].says, fx_status_string(st), messages.data);
     ck_assert_msg(strstr(messages.data, damages[_i].says) != NULL, "expected '%s', got:\n%s", damages[_i].says, messages.data);
     ck_assert_msg(strstr(messages.data, "after test: ") != NULL, "%s", messages.data);
@@ -187,8 +163,9 @@ static const struct {
 
 START_TEST(mistakes_have_line_and_column)
 {
+    fx_program *p;
     fx_text messages;
-    fx_status st = verify_text(replaced(good, mistakes[_i].from, mistakes[_i].to), true, &messages);
+    fx_status st = verify_text(replaced(good, mistakes[_i].from, mistakes[_i].to), true, &messages, &p);
     ck_assert_int_eq(st, FX_ERR_FORMAT);
     ck_assert_msg(strstr(messages.data, mistakes[_i].says) != NULL, "expected '%s', got:\n%s", mistakes[_i].says, messages.data);
     ck_assert_uint_eq(fx_diag_count(ctx), 1);
@@ -231,18 +208,19 @@ END_TEST
 
 START_TEST(deep_nesting_is_refused)
 {
+    fx_program *p;
     fx_text t, messages;
     fx_text_init(&t, fx_context_arena(ctx));
     fx_puts(&t, "program \"deep\"\nbuffer a : arena f32[1]\nstep s {\n a[0] = ");
     for (int i = 0; i < 100000; i++)
         fx_puts(&t, "neg.f32(");
-    ck_assert_int_eq(verify_text(t.data, false, &messages), FX_ERR_FORMAT);
+    ck_assert_int_eq(verify_text(t.data, false, &messages, &p), FX_ERR_FORMAT);
     ck_assert_ptr_nonnull(strstr(messages.data, "more than 100 levels of nesting"));
     fx_text_init(&t, fx_context_arena(ctx));
     fx_puts(&t, "program \"deep\"\nbuffer a : arena f32[1]\nstep s {\n");
     for (int i = 0; i < 100000; i++)
         fx_puts(&t, "for v1 in 1 {");
-    ck_assert_int_eq(verify_text(t.data, false, &messages), FX_ERR_FORMAT);
+    ck_assert_int_eq(verify_text(t.data, false, &messages, &p), FX_ERR_FORMAT);
 }
 END_TEST
 

@@ -4,6 +4,7 @@
 
 #include "fxcc/prove.h"
 #include "lower/lower.h"
+#include "tests/unit/draw.h"
 #include "tests/unit/fixture.h"
 
 static const char *const target =
@@ -69,17 +70,22 @@ static const char *const buffers =
     "input k \"k\" = k i64[8]\n"
     "output y \"y\" = y f32[8, 8]\n";
 
+static void has_line(const lines *l, const char *line, const char *of)
+{
+    for (int i = 0; i < l->n; i++)
+        if (strstr(l->text[i], line))
+            return;
+    for (int i = 0; i < l->n; i++)
+        printf("%s %s\n", l->proved[i] ? "proved  " : "UNPROVED", l->text[i]);
+    ck_abort_msg("expected a line with '%s' of\n%s", line, of);
+}
+
 static void check_case(const char *steps, const char *line)
 {
     lines l;
     fx_program *p = parsed(fx_arena_printf(fx_context_arena(ctx), "program \"t\"\n%s%s\n%s", target, buffers, steps));
     prove(p, true, &l);
-    for (int i = 0; i < l.n; i++)
-        if (strstr(l.text[i], line))
-            return;
-    for (int i = 0; i < l.n; i++)
-        printf("%s %s\n", l.proved[i] ? "proved  " : "UNPROVED", l.text[i]);
-    ck_abort_msg("expected a line with '%s' of\n%s", line, steps);
+    has_line(&l, line, steps);
 }
 
 START_TEST(proved_by)
@@ -173,12 +179,7 @@ static void check_symbols(const char *body, const char *line)
                                            "input x \"x\" = x f32[batch, seq, 12]\noutput y \"y\" = y f32[batch, 12, seq]\n\nstep s {\n%s}\n",
                                            target, body));
     prove(p, true, &l);
-    for (int i = 0; i < l.n; i++)
-        if (strstr(l.text[i], line))
-            return;
-    for (int i = 0; i < l.n; i++)
-        printf("%s %s\n", l.proved[i] ? "proved  " : "UNPROVED", l.text[i]);
-    ck_abort_msg("expected a line with '%s' of\n%s", line, body);
+    has_line(&l, line, body);
 }
 
 START_TEST(with_symbols)
@@ -195,15 +196,6 @@ START_TEST(with_symbols)
 END_TEST
 
 /* ---- random nests against enumeration ---------------------------------------------------------------------------------------- */
-
-static uint32_t seed;
-static uint32_t draw(uint32_t below)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 17;
-    seed ^= seed << 5;
-    return seed % below;
-}
 
 typedef struct random_access {
     int64_t base, coef[3];

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "lower/lower.h"
+#include "tests/unit/draw.h"
 #include "tests/unit/fixture.h"
 
 /* Caches so small that small nests are worth tiling. */
@@ -142,15 +143,6 @@ START_TEST(steps_are_fused)
 END_TEST
 
 /* ---- random programs ------------------------------------------------------------------------------------------------------- */
-
-static uint32_t seed;
-static uint32_t draw(uint32_t below)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 17;
-    seed ^= seed << 5;
-    return seed % below;
-}
 
 static const char *kind(bool outer)
 {

@@ -1,0 +1,88 @@
+/* tests/unit/program_text.h: texts of loop programs: damaged, parsed, verified.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_UNIT_PROGRAM_TEXT_H
+#define FXCC_UNIT_PROGRAM_TEXT_H
+
+#include "ir/program.h"
+#include "tests/unit/fixture.h"
+
+#define HEAD(name)                                                                                                      \
+    "program \"" name "\"\ntarget name=\"generic\" cflags=\"\" lanes=1 fma=false mr=4 nr=4 l1=32768 l2=262144 pointer_bits=64 " \
+    "isa=\"generic\"\n"
+
+/* Rows of a table by index, a local array, a softmax, whose sizes are symbols. One index has a term that falls away: it does not print back. */
+#define ENCODER \
+    HEAD("enc") \
+    "symbol batch in [1, 6]\n" \
+    "symbol seq in [2, inf]\n" \
+    "limit -batch*seq + 2147483647 \"batch*seq must be at most 2147483647: kernels count in 32 bits\"\n" \
+    "sizes arena=0 weights=64 live=0 hash=0x0000000000000000\n" \
+    "slot [12*batch*seq]\n" \
+    "slot [4*batch, 12*batch*seq]\n" \
+    "buffer ids : input 0 i64[batch, seq]\n" \
+    "buffer table : weight f32[5, 3] values={0.0, 1.0, 2.0, 10.0, 11.0, 12.0, 20.0, 21.0, 22.0, 30.0, 31.0, 32.0, 40.0, 41.0, 42.0}\n" \
+    "buffer rows : arena f32[batch, seq, 3] slot=0\n" \
+    "buffer soft : arena f32[batch, seq, 3] slot=1\n" \
+    "buffer y : output 0 f32[batch, 3]\n" \
+    "buffer acc : local f32[3]\n" \
+    "input ids \"ids\" = ids i64[batch, seq]\n" \
+    "output y \"y\" = y f32[batch, 3]\n" \
+    "\n" \
+    "step embed {\n" \
+    "    for v0 in batch parallel \"n\" {\n" \
+    "        for v1 in seq {\n" \
+    "            local t0 = ids[(seq)*v0 + v1]\n" \
+    "            check t0 in 5 \"index into the 5 rows of table\" {\n" \
+    "                for v2 in 3 vector {\n" \
+    "                    rows[3*t0 - 3*t0 + (3*seq)*v0 + 3*v1 + v2] = table[3*t0 + v2]\n" \
+    "                }\n" \
+    "            }\n" \
+    "        }\n" \
+    "    }\n" \
+    "}\n" \
+    "\n" \
+    "step soft {\n" \
+    "    call softmax soft(x=rows, y=soft) {outer=(batch*seq), n=3, inner=1, unused=0.0}\n" \
+    "}\n" \
+    "\n" \
+    "step sum {\n" \
+    "    for v0 in batch parallel {\n" \
+    "        array acc\n" \
+    "        for v1 in 3 unrolled {\n" \
+    "            acc[v1] = 0.0:f32\n" \
+    "        }\n" \
+    "        for v2 in seq {\n" \
+    "            for v3 in 3 {\n" \
+    "                acc[v3] = add.f32(acc[v3], mul.f32(soft[(3*seq)*v0 + 3*v2 + v3], cast.f32(index.i64(v2 + (-seq + 1)))))\n" \
+    "            }\n" \
+    "        }\n" \
+    "        for v4 in 3 {\n" \
+    "            y[3*v0 + v4] = acc[v4]\n" \
+    "        }\n" \
+    "    }\n" \
+    "}\n"
+
+/* Parses and verifies; the messages, a line each. */
+static inline fx_status verify_text(const char *text, bool planned, fx_text *messages, fx_program **p)
+{
+    fx_text_init(messages, fx_context_arena(ctx));
+    fx_puts(messages, "");
+    fx_diag_clear(ctx);
+    fx_status st = fx_program_parse(ctx, "test", text, strlen(text), p);
+    if (st == FX_OK)
+        st = fx_program_verify(*p, planned, "after test");
+    for (size_t i = 0; i < fx_diag_count(ctx); i++) {
+        fx_puts(messages, fx_diag_get(ctx, i)->message);
+        fx_puts(messages, "\n");
+    }
+    return st;
+}
+
+static inline char *replaced(const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    ck_assert_msg(at != NULL, "the program has no '%s'", from);
+    return fx_arena_printf(fx_context_arena(ctx), "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+}
+
+#endif
