@@ -217,32 +217,42 @@ fx_status infer_batch_norm(fx_infer *c)
     return FX_OK;
 }
 
+/* Whether x's last dims are these. */
+static bool ends_with(const fx_type *x, int n, const fx_dim *dims)
+{
+    bool ok = n >= 1 && n <= x->rank;
+    for (int i = 0; ok && i < n; i++)
+        ok = !fx_dim_differ(dims[i], x->dims[x->rank - n + i]);
+    return ok;
+}
+
+/* The type of a statistic of x over its last n dims, which stay with size 1. */
+static const fx_type *row_statistic(fx_infer *c, const fx_type *x, int n, fx_dtype dtype)
+{
+    fx_dim dims[FX_MAX_RANK];
+    for (int i = 0; i < x->rank; i++)
+        dims[i] = i < x->rank - n ? x->dims[i] : fx_dim_of(1);
+    return fx_type_tensor(c->ctx, dtype, x->rank, dims, NULL);
+}
+
 fx_status infer_layer_norm(fx_infer *c)
 {
     const fx_type *x, *t;
-    fx_dim shape[FX_MAX_RANK], dims[FX_MAX_RANK];
+    fx_dim shape[FX_MAX_RANK];
     int n;
     FX_TRY(float_input(c, &x, 1));
     FX_TRY(fx_infer_dims(c, 1, shape, FX_MAX_RANK, &n));
-    bool ok = n >= 1 && n <= x->rank;
-    for (int i = 0; ok && i < n; i++)
-        ok = !fx_dim_differ(shape[i], x->dims[x->rank - n + i]);
-    if (!ok)
+    if (!ends_with(x, n, shape))
         return fx_infer_fail(c, "argument 'normalized_shape': expected the last sizes of %s", fx_infer_text(c, x));
     for (int p = 2; p < 4; p++) {
         FX_TRY(fx_infer_optional(c, p, &t));
-        ok = !t || (t->rank == n && fx_dtype_is_float(t->dtype));
-        for (int i = 0; t && ok && i < n; i++)
-            ok = !fx_dim_differ(t->dims[i], shape[i]);
-        if (!ok)
+        if (t && (t->rank != n || !fx_dtype_is_float(t->dtype) || !ends_with(t, n, shape)))
             return fx_infer_fail(c, "argument %d: expected the last sizes of %s, got %s", p, fx_infer_text(c, x), fx_infer_text(c, t));
     }
     FX_TRY(fx_infer_set(c, x->dtype, x->rank, x->dims));
     if (c->node->op->id == FX_OP_layer_norm)
         return FX_OK;
-    for (int i = 0; i < x->rank; i++)
-        dims[i] = i < x->rank - n ? x->dims[i] : fx_dim_of(1);
-    const fx_type *stat = fx_type_tensor(c->ctx, x->dtype, x->rank, dims, NULL);
+    const fx_type *stat = row_statistic(c, x, n, x->dtype);
     c->result = fx_type_tuple(c->ctx, 3, (const fx_type *[]){c->result, stat, stat});
     return FX_OK;
 }
@@ -251,24 +261,19 @@ fx_status infer_layer_norm(fx_infer *c)
 fx_status infer_rms_norm(fx_infer *c)
 {
     const fx_type *x, *w;
-    fx_dim shape[FX_MAX_RANK], dims[FX_MAX_RANK];
+    fx_dim shape[FX_MAX_RANK];
     int n;
     FX_TRY(float_input(c, &x, 1));
     FX_TRY(fx_infer_dims(c, 1, shape, FX_MAX_RANK, &n));
     FX_TRY(fx_infer_optional(c, 2, &w));
-    bool ok = n >= 1 && n <= x->rank && (!w || w->rank == n);
-    for (int i = 0; ok && i < n; i++)
-        ok = !fx_dim_differ(shape[i], x->dims[x->rank - n + i]) && (!w || !fx_dim_differ(w->dims[i], shape[i]));
-    if (!ok)
+    if (!ends_with(x, n, shape) || (w && (w->rank != n || !ends_with(w, n, shape))))
         return fx_infer_fail(c, "argument 'normalized_shape': expected the last sizes of %s, and a weight of them", fx_infer_text(c, x));
     if (w && !fx_dtype_is_float(w->dtype))
         return fx_infer_fail(c, "argument 'weight': expected floats, got %s", fx_infer_text(c, w));
     FX_TRY(fx_infer_set(c, w ? fx_promote_types(x->dtype, w->dtype) : x->dtype, x->rank, x->dims));
     if (c->node->op->id == FX_OP_rms_norm)
         return FX_OK;
-    for (int i = 0; i < x->rank; i++)
-        dims[i] = i < x->rank - n ? x->dims[i] : fx_dim_of(1);
-    const fx_type *stat = fx_type_tensor(c->ctx, x->dtype == FX_F64 ? FX_F64 : FX_F32, x->rank, dims, NULL);
+    const fx_type *stat = row_statistic(c, x, n, x->dtype == FX_F64 ? FX_F64 : FX_F32);
     c->result = fx_type_tuple(c->ctx, 2, (const fx_type *[]){c->result, stat});
     return FX_OK;
 }
