@@ -18,5 +18,5 @@ static fx_status apply_passes(job *j, char *list, fx_graph **g, values *before)
 
 int main(void)
 {
-    return cases_main("passes_cases", "tests/passes");
+    return cases_main("passes_cases", "tests/passes", add_cases);
 }

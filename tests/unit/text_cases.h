@@ -8,10 +8,10 @@
  *     sizes: s0=3 s1=5           (for graphs with symbols; each such line is a run)
  *     off: fuse layout           (optional: parts of lowering to leave out)
  *     -- in
- *     the graph, as fx_graph_print writes it
+ *     the graph, as fx_graph_print writes it, or a loop program, as fx_program_print does
  *     -- eager: 1.0 2.0 ...      (optional: all outputs, flat, for the inputs input_value() makes)
  *     -- out                     (or: -- error, then a part of the message a line)
- *     the graph
+ *     the graph or program; what the test adds to it (job.more)
  * FXCC_BLESS=1 writes what came out into the file. It runs in the root of the repository (or FXCC_ROOT). */
 #ifndef FXCC_TEXT_CASES_H
 #define FXCC_TEXT_CASES_H
@@ -116,9 +116,18 @@ typedef struct job {
     test_case *c;
     const char *got; /* text of graph or errors */
     bool failed;
-    fx_program *program; /* what the passes made of the graph; NULL: it is still one */
+    fx_program *program; /* what the passes made of the graph, or what the case holds; NULL: a graph */
     bool planned;
+    const char *more; /* text behind the program's, NULL: none */
+    bool only_more;   /* which is all that the case shows */
 } job;
+
+/* The rest of the case's first line that starts with mark, or NULL; freed by the caller. */
+static inline char *head_line(const job *j, const char *mark)
+{
+    const char *end = j->c->head + strlen(j->c->head), *line = find_line(j->c->head, end, mark);
+    return line == end ? NULL : piece(line + strlen(mark), line_after(line));
+}
 
 /* The next "sizes:" line of the case at or after *at: the symbols it names and their values. false when there is none. */
 enum { MAX_SYMBOLS = 8 };
@@ -141,25 +150,38 @@ static bool next_sizes(job *j, const char **at, fx_sym_range *symbol, int64_t *v
     return true;
 }
 
-/* Inputs for a graph's placeholders, at most 16. */
+enum { MAX_IN = 16 };
+
+static fx_status make_input(job *j, const char *name, fx_dtype dtype, int rank, const fx_dim *sizes, fx_symbols symbols, const int64_t *value, size_t *n_in,
+                            fx_tensor *in)
+{
+    ck_assert_uint_lt(*n_in, MAX_IN);
+    fx_dim dims[FX_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        int64_t v;
+        ck_assert_msg(fx_dim_eval(symbols, value, sizes[i], &v), "%s: the sizes do not tell those of input %s", j->what, name);
+        dims[i] = fx_dim_of(v);
+    }
+    FX_TRY(fx_tensor_like(j->ctx, dtype, fx_type_tensor(j->ctx, dtype, rank, dims, NULL), &in[*n_in]));
+    for (int64_t i = 0; i < fx_tensor_numel(&in[*n_in]); i++)
+        fx_tensor_set(&in[*n_in], i, input_value(*n_in, i));
+    ++*n_in;
+    return FX_OK;
+}
+
+/* Inputs for a graph's placeholders; of a case that holds a program (g NULL), for its own. */
 static fx_status make_inputs(job *j, fx_graph *g, fx_symbols symbols, const int64_t *value, size_t *n_in, fx_tensor *in)
 {
     *n_in = 0;
-    FX_FOR_NODES(g, n) {
-        if (n->opcode != FX_PLACEHOLDER)
-            continue;
-        ck_assert_uint_lt(*n_in, 16);
-        fx_dim dims[FX_MAX_RANK];
-        for (int i = 0; i < n->type->rank; i++) {
-            int64_t v;
-            ck_assert_msg(fx_dim_eval(symbols, value, n->type->dims[i], &v), "%s: the sizes do not tell those of input %s", j->what, n->name);
-            dims[i] = fx_dim_of(v);
-        }
-        FX_TRY(fx_tensor_like(j->ctx, n->type->dtype, fx_type_tensor(j->ctx, n->type->dtype, n->type->rank, dims, NULL), &in[*n_in]));
-        for (int64_t i = 0; i < fx_tensor_numel(&in[*n_in]); i++)
-            fx_tensor_set(&in[*n_in], i, input_value(*n_in, i));
-        ++*n_in;
+    for (size_t i = 0; !g && i < j->program->n_inputs; i++) {
+        const fx_io *io = &j->program->inputs[i];
+        FX_TRY(make_input(j, io->name, io->dtype, io->rank, io->dims, symbols, value, n_in, in));
     }
+    if (!g)
+        return FX_OK;
+    FX_FOR_NODES(g, n)
+        if (n->opcode == FX_PLACEHOLDER)
+            FX_TRY(make_input(j, n->name, n->type->dtype, n->type->rank, n->type->dims, symbols, value, n_in, in));
     return FX_OK;
 }
 
@@ -176,7 +198,7 @@ static void add_values(size_t n, const fx_tensor *t, values *out)
 /* All outputs, for all sizes; then what the graph leaves in its inputs, which its caller sees. The program's once there is one. */
 static fx_status run_graph(job *j, fx_graph *g, values *out)
 {
-    fx_tensor in[16], *result;
+    fx_tensor in[MAX_IN], *result;
     size_t n_in, n_out, n_symbols;
     fx_sym_range symbol[MAX_SYMBOLS];
     int64_t value[MAX_SYMBOLS];
@@ -217,17 +239,20 @@ static bool close_to(double a, double b)
     return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= 2e-5 * (1 + fabs(b));
 }
 
-/* The test's: runs the passes of the list (may be changed) on *g and puts the graph that comes out in its place. `before` gets the values of the
- * graph as it was, by run_graph, unless before->v is set or the passes are not to keep values. */
+/* The test's: runs the passes of the list (may be changed) on *g (NULL: the case holds a program, job.program) and puts the graph that comes out
+ * in its place. `before` gets the values of what was there before, by run_graph, unless before->v is set or the passes are not to keep values. */
 static fx_status apply_passes(job *j, char *list, fx_graph **g, values *before);
 
 static fx_status run_case(void *arg)
 {
     job *j = arg;
-    fx_graph *g;
+    fx_graph *g = NULL;
     values before = { 0 }, after = { 0 };
-    FX_TRY(fx_graph_parse(j->ctx, j->file, j->c->in, strlen(j->c->in), &g));
-    if (g->stage != FX_STAGE_CAPTURED)
+    if (!strncmp(j->c->in, "program ", 8))
+        FX_TRY(fx_program_parse(j->ctx, j->file, j->c->in, strlen(j->c->in), &j->program));
+    else
+        FX_TRY(fx_graph_parse(j->ctx, j->file, j->c->in, strlen(j->c->in), &g));
+    if (g && g->stage != FX_STAGE_CAPTURED)
         FX_FOR_NODES(g, n)
             if (n->opcode == FX_CALL_FUNCTION && n->op && fx_node_normalize(n) != FX_OK)
                 return FX_ERR_TYPE;
@@ -245,7 +270,11 @@ static fx_status run_case(void *arg)
     } else {
         fx_graph_print(&t, g);
     }
-    j->got = t.data;
+    if (j->only_more)
+        t.size = 0;
+    if (j->more)
+        fx_puts(&t, j->more);
+    j->got = t.size ? t.data : "";
     if (strstr(j->c->head, "(not run)")) /* a title that says so: the case has what cannot be run here */
         return FX_OK;
     FX_TRY(run_graph(j, g, &after));
@@ -375,12 +404,13 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void add_cases(TCase *t)
+static inline void add_cases(TCase *t)
 {
     tcase_add_loop_test(t, text_cases, 0, n_files);
 }
 
-static int cases_main(const char *suite, const char *folder)
+/* add: add_cases, or a function that calls it and adds tests of its own. */
+static int cases_main(const char *suite, const char *folder, void (*add)(TCase *t))
 {
     cases_folder = folder;
     DIR *dir = opendir(path_of(""));
@@ -395,7 +425,7 @@ static int cases_main(const char *suite, const char *folder)
     }
     closedir(dir);
     qsort(files, (size_t)n_files, sizeof *files, by_name);
-    int failed = unit_run(suite, 120, NULL, NULL, add_cases);
+    int failed = unit_run(suite, 120, NULL, NULL, add);
     for (int i = 0; i < n_files; i++)
         free(files[i]);
     return failed;
