@@ -119,7 +119,7 @@ static int report_model(const char *command, const arguments *a, const char *pat
     report(command, ctx, false);
     if (status == FX_OK) {
         printf("| %s | %s | %s | %.3f | %s | %s | %s | %zu | %zu | %zu", name, size_text(r.arena_size, text[0]), size_text(r.live_size, text[1]),
-               r.live_size ? (double)r.arena_size / (double)r.live_size : 1.0, size_text(r.weights_size, text[2]),
+               r.worst_ratio, size_text(r.weights_size, text[2]),
                size_text(r.bytes_moved, text[3]), size_text(r.bytes_unfused, text[4]), r.loops, r.kernels, r.copies);
         if (r.copies)
             printf(" (%s)", size_text(r.bytes_copied, text[5]));

@@ -208,11 +208,28 @@ static void put_slot_names(fx_emit *e, fx_text *t, size_t slot)
         fx_puts(t, ", ...");
 }
 
+/* at[place] is where the last of these slots ends. */
+static void put_highest(fx_text *t, size_t place, int n, const int *slots)
+{
+    if (n)
+        fx_printf(t, "    at[%zu] = end[%d];\n", place, slots[0]);
+    else
+        fx_printf(t, "    at[%zu] = 0;\n", place);
+    for (int k = 1; k < n; k++)
+        fx_printf(t, "    if (at[%zu] < end[%d])\n        at[%zu] = end[%d];\n", place, slots[k], place, slots[k]);
+}
+
 static void put_slots(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
+    const size_t n = p->n_slots;
     e->deriving = true;
-    fx_printf(t, "\n/* Where the slots of the arena start, each as large as the largest tensor it holds, and where the last one ends. */\n"
+    if (n)
+        fx_printf(t, "\n/* Where a slot of so many bytes ends, rounded up to 64. */\n"
+                     "static uint64_t %s_slot_end(uint64_t at, int64_t size)\n{\n    const uint64_t end = at + ((uint64_t)size + 63) / 64 * 64;\n"
+                     "    return end < at ? UINT64_MAX : end;\n}\n", e->prefix);
+    fx_printf(t, "\n/* Where the slots of the arena start, each as large as the largest tensor it holds, and where the last one ends. A slot starts where all those\n"
+                 " * have ended that hold tensors which live at the same time and lie below. */\n"
                  "static void %s_slots(const %s_dims *dims, uint64_t *at)\n{\n", e->prefix, e->prefix);
     bool *used = names_of(e, 0, NULL, NULL);
     for (size_t i = 0; i < p->n_slots; i++)
@@ -226,10 +243,13 @@ static void put_slots(fx_emit *e, fx_text *t)
         fx_c_size_locals(e, t, "int64_t", used);
     else
         fx_puts(t, "    (void)dims;\n");
-    if (p->n_slots)
-        fx_puts(t, "    int64_t size;\n");
-    fx_puts(t, "    at[0] = 0;\n");
-    for (size_t i = 0; i < p->n_slots; i++) {
+    if (n)
+        fx_printf(t, "    int64_t size;\n    uint64_t end[%zu];\n", n);
+    bool *below = FX_NEW_ARRAY(e->arena, bool, n + 1);
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < p->slots[i].n_above; k++)
+            below[p->slots[i].above[k]] = true;
+    for (size_t i = 0; i < n; i++) {
         const fx_slot *s = &p->slots[i];
         bool first = true;
         for (int k = 0; k < s->n; k++) {
@@ -245,8 +265,14 @@ static void put_slots(fx_emit *e, fx_text *t)
             }
             first = false;
         }
-        fx_printf(t, "    at[%zu] = at[%zu] + %s;\n", i + 1, i, first ? "0" : "((uint64_t)size + 63) / 64 * 64");
+        put_highest(t, i, s->n_above, s->above);
+        fx_printf(t, "    end[%zu] = %s_slot_end(at[%zu], %s);\n", i, e->prefix, i, first ? "0" : "size");
     }
+    int n_tops = 0, *tops = FX_NEW_ARRAY(e->arena, int, n + 1);
+    for (size_t i = 0; i < n; i++)
+        if (!below[i])
+            tops[n_tops++] = (int)i;
+    put_highest(t, n, n_tops, tops);
     fx_puts(t, "}\n");
     e->deriving = false;
 }

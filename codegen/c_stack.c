@@ -41,6 +41,6 @@ uint64_t fx_c_stack(const fx_emit *e)
     /* NAME_run with the steps that compilers put in line: saved registers, arguments on the stack, spilled vectors of loops. */
     uint64_t vector = pointer == 4 ? 8 : g->lanes > 4 ? (uint64_t)g->lanes * sizeof(float) : 16;
     uint64_t run = 64 * pointer + 4 * pointer * params + pointer * (e->p->n_inputs + e->p->n_outputs) + (loops ? 48 * vector : 0);
-    uint64_t sizes = e->p->n_symbols ? 8 * (e->p->n_slots + 1 + 2 * e->p->n_symbols) + 256 : 0; /* and a descriptor */
+    uint64_t sizes = e->p->n_symbols ? 8 * (2 * e->p->n_slots + 1 + 2 * e->p->n_symbols) + 256 : 0; /* and a descriptor */
     return (run + arrays + sizes + kernel + 63) / 64 * 64;
 }

@@ -161,6 +161,12 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* A size that says something of a range: its upper end, or a usual one where there is none. */
+static int64_t large(const fx_sym_range *r)
+{
+    return r->max < INT64_MAX ? r->max : r->min > 128 ? r->min : 128;
+}
+
 /* Sizes that are open are taken at the ends of their ranges, or small where there are none. */
 static fx_status at_largest(fx_program *p, fx_program **out)
 {
@@ -169,10 +175,95 @@ static fx_status at_largest(fx_program *p, fx_program **out)
         return FX_OK;
     int64_t *values = FX_NEW_ARRAY(p->arena, int64_t, p->n_symbols);
     for (size_t i = 0; i < p->n_symbols; i++)
-        values[i] = p->symbols[i].max < INT64_MAX ? p->symbols[i].max : p->symbols[i].min > 128 ? p->symbols[i].min : 128;
+        values[i] = large(&p->symbols[i]);
     if (!fx_program_bind(p, values, out))
         return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "the sizes of '%s' at the upper ends of their ranges cannot be computed: --dim narrows them", p->name);
     return FX_OK;
+}
+
+/* ---- the arena at other sizes ----------------------------------------------------------------------------------- */
+
+typedef struct lives {
+    int64_t *first, *last;        /* by buffer: steps; -1: never touched */
+    int64_t step;
+} lives;
+
+static void note_life(void *user, int buf, bool written, fx_dim lo, fx_dim hi, const fx_stmt *at)
+{
+    (void)written, (void)at;
+    lives *l = user;
+    if (hi.value < lo.value)
+        return;
+    if (l->first[buf] < 0)
+        l->first[buf] = l->step;
+    l->last[buf] = l->step;
+}
+
+/* The most bytes that live in one step of a program without symbols, each buffer rounded up as the arena does; a result that takes an operand's
+ * place counts once. */
+static uint64_t largest_live(const fx_program *p, fx_arena *arena)
+{
+    lives l = {FX_NEW_ARRAY(arena, int64_t, p->n_bufs + 1), FX_NEW_ARRAY(arena, int64_t, p->n_bufs + 1), 0};
+    for (size_t i = 0; i < p->n_bufs; i++)
+        l.first[i] = -1;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        l.step = (int64_t)i;
+        fx_stmt_accesses(p, p->steps[i].body, note_life, &l);
+    }
+    int64_t *change = FX_NEW_ARRAY(arena, int64_t, p->n_steps + 2), now = 0, most = 0;
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        const fx_buf *b = &p->bufs[i];
+        if (b->kind != FX_BUF_ARENA || l.first[i] < 0)
+            continue;
+        int64_t bytes = (b->numel.value * (int64_t)fx_dtype_size(b->dtype) + 63) / 64 * 64;
+        bool in_place = b->overlay >= 0 && p->bufs[b->overlay].offset == b->offset && l.last[b->overlay] == l.first[i];
+        change[l.first[i] + in_place] += bytes; /* what it replaces is counted for the step that makes it */
+        change[l.last[i] + 1] -= bytes;
+    }
+    for (size_t i = 0; i <= p->n_steps; i++) {
+        now += change[i];
+        most = now > most ? now : most;
+    }
+    return (uint64_t)most;
+}
+
+static int64_t drawn(uint32_t *noise, int64_t lo, int64_t hi)
+{
+    *noise ^= *noise << 13;
+    *noise ^= *noise >> 17;
+    *noise ^= *noise << 5;
+    return lo + (int64_t)(*noise % (uint64_t)(hi - lo + 1));
+}
+
+/* The worst ratio of arena to largest live set with all sizes large, all small, and at drawn ones (always the same) that a run may have. */
+static void over_sizes(report_job *job)
+{
+    enum { DRAWN = 10 };
+    fx_program *p = job->program, *at;
+    fx_model_report *r = &job->result;
+    fx_symbols symbols = fx_program_symbols(p);
+    int64_t *values = FX_NEW_ARRAY(p->arena, int64_t, p->n_symbols + 1);
+    uint32_t noise = 2463534242u;
+    for (int k = 0; k < 2 + DRAWN; k++) {
+        for (size_t i = 0; i < p->n_symbols; i++) {
+            int64_t lo = p->symbols[i].min > 1 ? p->symbols[i].min : 1, hi = large(&p->symbols[i]);
+            hi = hi > INT32_MAX ? INT32_MAX : hi;
+            values[i] = hi <= lo || k == 0 ? hi : k == 1 ? lo : drawn(&noise, lo, k % 2 ? hi : lo + (hi - lo) / 8); /* every other one in the lower eighth */
+        }
+        bool allowed = true;
+        for (size_t i = 0; i < p->n_limits && allowed; i++) {
+            int64_t v;
+            allowed = fx_dim_eval(symbols, values, p->limits[i].value, &v) && v >= 0;
+        }
+        if (!allowed || !fx_program_bind(p, values, &at))
+            continue;
+        uint64_t live = largest_live(at, p->arena);
+        double ratio = live ? (double)at->arena_size / (double)live : 1;
+        r->worst_ratio = ratio > r->worst_ratio ? ratio : r->worst_ratio;
+        r->sizes++;
+        if (!p->n_symbols)
+            return;
+    }
 }
 
 static fx_status lower(report_job *job, const char *disable, fx_program **out)
@@ -203,7 +294,8 @@ static fx_status measure(report_job *job)
     fx_program *p;
     FX_TRY(at_largest(job->program, &p));
     r->arena_size = p->arena_size;
-    r->live_size = job->program->live_size; /* the planner's, at the same sizes */
+    r->live_size = largest_live(p, arena);
+    over_sizes(job);
     r->weights_size = p->weights_size;
     r->steps = p->n_steps;
     for (size_t i = 0; i < p->n_steps; i++) {

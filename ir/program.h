@@ -173,11 +173,14 @@ typedef struct fx_io {
     fx_dim dims[FX_MAX_RANK];  /* logical, row-major dense */
 } fx_io;
 
-/* A place in the arena of a program with symbols: as large as the largest of its buffers, at the sum of the sizes of the slots
- * before it, each rounded up to 64 bytes. Evaluated when the sizes are known. */
+/* A place in the arena of a program with symbols: as large as the largest of its buffers, rounded up to 64 bytes; it starts where the last of the
+ * slots it stands above ends, at 0 when it stands above none. Slots that do not stand above one another, directly or through others, may overlap.
+ * Evaluated when the sizes are known; the arena ends where the last slot does. */
 typedef struct fx_slot {
     int n;
     const fx_dim *bytes;       /* of its buffers; the largest counts */
+    int n_above;
+    const int *above;          /* slots before this one in the list */
 } fx_slot;
 
 /* A condition on the symbols that a run checks first: value >= 0. */

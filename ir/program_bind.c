@@ -31,19 +31,26 @@ bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size
     for (size_t i = 0; offsets && i < p->n_bufs; i++)
         offsets[i] = 0;
     *size = 0;
-    uint64_t *at = FX_NEW_ARRAY(p->arena, uint64_t, p->n_slots + 1);
+    uint64_t *at = FX_NEW_ARRAY(p->arena, uint64_t, p->n_slots + 1), *end = FX_NEW_ARRAY(p->arena, uint64_t, p->n_slots + 1);
     for (size_t i = 0; i < p->n_slots; i++) {
+        const fx_slot *s = &p->slots[i];
         uint64_t largest = 0;
-        at[i] = *size;
-        for (int k = 0; k < p->slots[i].n; k++) {
+        for (int k = 0; k < s->n_above; k++) {
+            int below = s->above[k];
+            if (below < 0 || (size_t)below >= i)
+                return false;
+            at[i] = end[below] > at[i] ? end[below] : at[i];
+        }
+        for (int k = 0; k < s->n; k++) {
             uint64_t bytes;
-            if (!size_of(p, values, p->slots[i].bytes[k], &bytes))
+            if (!size_of(p, values, s->bytes[k], &bytes))
                 return false;
             largest = bytes > largest ? bytes : largest;
         }
-        *size += (largest + ALIGN - 1) / ALIGN * ALIGN;
-        if (*size > INT64_MAX / 4)
+        end[i] = at[i] + (largest + ALIGN - 1) / ALIGN * ALIGN;
+        if (end[i] > INT64_MAX / 4)
             return false;
+        *size = end[i] > *size ? end[i] : *size;
     }
     for (size_t i = 0; offsets && i < p->n_bufs; i++) {
         int slot = p->bufs[i].slot;

@@ -38,6 +38,7 @@ typedef struct fx_check {
     int step;                 /* number of the step being checked */
     fx_life *lives;
     int *declared;            /* of each LOCAL buffer: the step whose ARRAY declares it; -1: none */
+    int *slot_seen, *slot_stack, slot_search; /* of the search through slots, by slot; the last one */
     /* the scope of the statement being checked */
     fx_check_var vars[FX_CHECK_DEPTH];
     int n_vars, n_loops, parallel_depth;

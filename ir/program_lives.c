@@ -230,10 +230,30 @@ static void check_place(fx_check *c, const fx_buf *b, uint64_t total, const char
             (unsigned long long)total);
 }
 
-static bool disjoint(const fx_check *c, const fx_buf *a, const fx_buf *b)
+/* Whether slot `high` stands above slot `low`, directly or through others. Slots stand above ones before them (check_symbols). */
+static bool stands_above(fx_check *c, int high, int low)
+{
+    int n = 0;
+    c->slot_stack[n++] = high;
+    for (c->slot_search++; n > 0;) {
+        const fx_slot *s = &c->p->slots[c->slot_stack[--n]];
+        for (int k = 0; k < s->n_above; k++) {
+            int below = s->above[k];
+            if (below == low)
+                return true;
+            if (below <= low || c->slot_seen[below] == c->slot_search)
+                continue;
+            c->slot_seen[below] = c->slot_search;
+            c->slot_stack[n++] = below;
+        }
+    }
+    return false;
+}
+
+static bool disjoint(fx_check *c, const fx_buf *a, const fx_buf *b)
 {
     if (c->p->n_symbols > 0)
-        return a->slot != b->slot;
+        return a->slot > b->slot ? stands_above(c, a->slot, b->slot) : a->slot < b->slot && stands_above(c, b->slot, a->slot);
     return a->offset >= b->offset + bytes_of(b) || b->offset >= a->offset + bytes_of(a);
 }
 
@@ -298,6 +318,12 @@ static void check_slots(fx_check *c)
     fx_program *p = c->p;
     placed *arena = FX_NEW_ARRAY(c->arena, placed, p->n_bufs + 1);
     size_t n = 0;
+    for (size_t i = 0; i < p->n_slots; i++)
+        for (int k = 0; k < p->slots[i].n_above; k++)
+            if (p->slots[i].above[k] < 0 || (size_t)p->slots[i].above[k] >= i)
+                return; /* told by check_symbols */
+    c->slot_seen = FX_NEW_ARRAY(c->arena, int, p->n_slots + 1);
+    c->slot_stack = FX_NEW_ARRAY(c->arena, int, p->n_slots + 1);
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
         const fx_life *l = &c->lives[i];

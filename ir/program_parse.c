@@ -544,7 +544,7 @@ static fx_status parse_limit(parser *p)
     return FX_OK;
 }
 
-/* [3072*batch, 4096] */
+/* [3072*batch, 4096] above 0, 2 */
 static fx_status parse_slot(parser *p)
 {
     fx_lexer *lx = &p->lx;
@@ -558,7 +558,14 @@ static fx_status parse_slot(parser *p)
         FX_TRY(parse_dim(p, &d));
         FX_PUSH(p->p->arena, bytes, n, cap) = d;
     }
-    FX_PUSH(p->p->arena, p->p->slots, p->p->n_slots, p->p->cap_slots) = (fx_slot){(int)n, bytes};
+    int *above = NULL;
+    size_t n_above = 0, cap_above = 0;
+    for (bool more = fx_lex_accept(lx, "above"); more; more = fx_lex_accept(lx, ",")) {
+        int below;
+        FX_TRY(parse_number(p, "a slot", &below));
+        FX_PUSH(p->p->arena, above, n_above, cap_above) = below;
+    }
+    FX_PUSH(p->p->arena, p->p->slots, p->p->n_slots, p->p->cap_slots) = (fx_slot){(int)n, bytes, (int)n_above, above};
     return lx->status;
 }
 

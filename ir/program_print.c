@@ -7,6 +7,7 @@
  *     limit 2147483647 - 768*batch "768*batch must be at most 2147483647: kernels count in 32 bits"
  *     sizes arena=256 weights=64 live=256 hash=0x0000000000000000
  *     slot [3072*batch, 4096]
+ *     slot [4*batch] above 0
  *     buffer x : input 0 f32[1, 8, 8, 4] note="NHWC"
  *     buffer relu : arena f32[1, 8, 8, 4] offset=0
  *     input x "x" = x f32[1, 4, 8, 8]
@@ -384,7 +385,10 @@ static void put_slots(fx_text *t, const fx_program *p)
             fx_puts(t, k ? ", " : "");
             fx_put_dim(t, p->slots[i].bytes[k]);
         }
-        fx_puts(t, "]\n");
+        fx_puts(t, "]");
+        for (int k = 0; k < p->slots[i].n_above; k++)
+            fx_printf(t, "%s%d", k ? ", " : " above ", p->slots[i].above[k]);
+        fx_puts(t, "\n");
     }
 }
 

@@ -128,8 +128,12 @@ static void check_symbols(fx_check *c)
     for (size_t i = 0; i < p->n_limits; i++)
         check_dim(c, p->limits[i].value, "a limit");
     for (size_t i = 0; i < p->n_slots; i++) {
-        for (int k = 0; k < p->slots[i].n; k++)
-            check_dim(c, p->slots[i].bytes[k], "the size of a slot");
+        const fx_slot *s = &p->slots[i];
+        for (int k = 0; k < s->n; k++)
+            check_dim(c, s->bytes[k], "the size of a slot");
+        for (int k = 0; k < s->n_above; k++)
+            if (s->above[k] < 0 || (size_t)s->above[k] >= i)
+                fx_check_bad(c, "slot %zu: expected to stand above slots before it, got %d", i, s->above[k]);
     }
 }
 

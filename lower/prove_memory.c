@@ -13,6 +13,26 @@ static fx_dim bytes_of(const fx_prover *r, const fx_buf *b)
     return fx_dim_scale(r->ctx, b->numel, (int64_t)fx_dtype_size(b->dtype));
 }
 
+/* Whether one of two slots surely ends before the other begins: the later one stands above the earlier one, or above one that does, and so on. */
+static bool slots_apart(const fx_prover *r, int a, int b)
+{
+    int low = a < b ? a : b, high = a < b ? b : a;
+    if (low < 0 || low == high || (size_t)high >= r->p->n_slots)
+        return false;
+    const fx_slot *s = &r->p->slots[high];
+    for (int k = 0; k < s->n_above; k++)
+        if (s->above[k] == low)
+            return true;
+    bool *over = FX_NEW_ARRAY(r->arena, bool, high - low + 1); /* slot low + i is above low, or low itself */
+    over[0] = true;
+    for (int i = low + 1; i <= high; i++) {
+        s = &r->p->slots[i];
+        for (int k = 0; k < s->n_above && !over[i - low]; k++)
+            over[i - low] = s->above[k] >= low && s->above[k] < i && over[s->above[k] - low];
+    }
+    return over[high - low];
+}
+
 bool fx_prove_same_place(const fx_prover *r, int a, int b)
 {
     const fx_buf *x = &r->p->bufs[a], *y = &r->p->bufs[b];
@@ -21,7 +41,7 @@ bool fx_prove_same_place(const fx_prover *r, int a, int b)
     if (x->kind != FX_BUF_ARENA || y->kind != FX_BUF_ARENA)
         return false;
     if (r->p->n_symbols)
-        return x->slot == y->slot;
+        return !slots_apart(r, x->slot, y->slot);
     return x->offset < y->offset + (uint64_t)bytes_of(r, y).value && y->offset < x->offset + (uint64_t)bytes_of(r, x).value;
 }
 

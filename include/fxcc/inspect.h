@@ -44,6 +44,8 @@ fx_status fx_target_describe(fx_context *ctx, const char *name_or_file, fx_targe
 /* What a model costs as compiled. Sizes the model leaves open are taken at the upper ends of their ranges (128 where there are none). */
 typedef struct fx_model_report {
     uint64_t arena_size, live_size, weights_size; /* bytes; live: the largest set of tensors that live at once */
+    double worst_ratio;                           /* of arena to largest live set, over so many choices of open sizes: */
+    int sizes;                                    /* the largest, the smallest, drawn ones; 1 when no size is open */
     uint64_t bytes_moved;      /* read and written by all steps, each tensor at most once a step and direction */
     uint64_t bytes_unfused;    /* the same without fusion, work in place, attention, merging, scheduling */
     uint64_t bytes_copied;     /* by copies */

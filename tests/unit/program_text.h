@@ -18,7 +18,7 @@
     "limit -batch*seq + 2147483647 \"batch*seq must be at most 2147483647: kernels count in 32 bits\"\n" \
     "sizes arena=0 weights=64 live=0 hash=0x0000000000000000\n" \
     "slot [12*batch*seq]\n" \
-    "slot [4*batch, 12*batch*seq]\n" \
+    "slot [4*batch, 12*batch*seq] above 0\n" \
     "buffer ids : input 0 i64[batch, seq]\n" \
     "buffer table : weight f32[5, 3] values={0.0, 1.0, 2.0, 10.0, 11.0, 12.0, 20.0, 21.0, 22.0, 30.0, 31.0, 32.0, 40.0, 41.0, 42.0}\n" \
     "buffer rows : arena f32[batch, seq, 3] slot=0\n" \

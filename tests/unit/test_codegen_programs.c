@@ -204,7 +204,7 @@ static const char pooled[] = HEAD("pool")
     "symbol m in [3, 9]\n"
     "sizes arena=384 weights=0 live=384 hash=0x0000000000000000\n"
     "slot [4*Max(n, 2*m)]\n"
-    "slot [4*n, 8]\n"
+    "slot [4*n, 8] above 0\n"
     "buffer x : input 0 f32[n, 2]\n"
     "buffer z : input 1 f32[2*n]\n"
     "buffer w : input 2 f32[m]\n"

@@ -227,6 +227,32 @@ static const char *text_of(const random_access *a, int first)
 }
 
 /* for v0 parallel { for v1 { for v2 { if cond >= 0 { y[store] = z[load] } } } }, z being x or y: isl makes the proofs exact. */
+/* a, b and c live at once: each pair needs an order, told or implied. */
+START_TEST(slots_of_open_sizes)
+{
+    static const struct { const char *above_b, *above_c, *line; } cases[] = {
+        {" above 0", " above 1", "3 buffers: those that live at once lie apart"},
+        {" above 0", " above 0, 1", "3 buffers: those that live at once lie apart"},
+        {"", " above 0, 1", "'a' and 'b' lie on one another in the arena while both live (steps s to f)"},
+        {" above 0", " above 0", "'b' and 'c' lie on one another"},
+        {" above 0", "", "'a' and 'c' lie on one another"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fx_program *p = parsed(fx_arena_printf(fx_context_arena(ctx),
+            "program \"t\"\n%ssymbol n in [1, 9]\nsizes arena=0 weights=64 live=0 hash=0x0000000000000000\nslot [4*n]\nslot [8*n]%s\nslot [4*n]%s\n"
+            "buffer x : input 0 f32[n]\nbuffer y : output 0 f32[n]\nbuffer a : arena f32[n] slot=0\nbuffer b : arena f32[n] slot=1\n"
+            "buffer c : arena f32[n] slot=2\ninput x \"x\" = x f32[n]\noutput y \"y\" = y f32[n]\n"
+            "step m {\n for v0 in n {\n a[v0] = x[v0]\n }\n}\nstep s {\n for v0 in n {\n b[v0] = x[v0]\n }\n}\n"
+            "step e {\n for v0 in n {\n c[v0] = x[v0]\n }\n}\nstep f {\n for v0 in n {\n y[v0] = add.f32(add.f32(a[v0], b[v0]), c[v0])\n }\n}\n",
+            target, cases[i].above_b, cases[i].above_c));
+        lines l;
+        prove(p, true, &l);
+        has_line(&l, cases[i].line, cases[i].above_c);
+        ck_assert_msg((l.unproved > 0) == (i > 1), "case %zu: %d lines unproved", i, l.unproved);
+    }
+}
+END_TEST
+
 START_TEST(random_nests)
 {
     int counts[2] = {0, 0};
@@ -438,6 +464,7 @@ static void add(TCase *t)
     tcase_add_test(t, refused);
     tcase_add_test(t, error_or_warning);
     tcase_add_test(t, with_symbols);
+    tcase_add_test(t, slots_of_open_sizes);
     tcase_add_test(t, random_nests);
     tcase_add_test(t, random_inplace);
     tcase_add_test(t, faults_are_found);
