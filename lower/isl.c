@@ -24,9 +24,10 @@ static void close_isl(void *arg)
 fx_isl *fx_isl_open(fx_context *ctx)
 {
     fx_isl *i = FX_NEW(fx_arena_scratch(ctx), fx_isl);
+    i->ctx = ctx;
     i->isl = isl_ctx_alloc();
     if (!i->isl)
-        return NULL;
+        fx_out_of_memory(ctx);
     fx_defer(ctx, close_isl, i);
     isl_options_set_on_error(i->isl, ISL_ON_ERROR_CONTINUE);
     isl_options_set_tile_scale_tile_loops(i->isl, 0);
@@ -63,6 +64,8 @@ void fx_isl_begin(fx_isl *i)
 fx_isl_answer fx_isl_end(fx_isl *i, fx_isl_answer answer)
 {
     i->seconds += now() - i->started;
+    if (isl_ctx_last_error(i->isl) == isl_error_alloc)
+        fx_out_of_memory(i->ctx);
     if (isl_ctx_last_error(i->isl) != isl_error_none)
         answer = FX_ISL_UNKNOWN;
     i->unknown += answer == FX_ISL_UNKNOWN;

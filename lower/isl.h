@@ -2,8 +2,9 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * A query runs with a fixed number of operations; past it, or when isl fails for another reason, the answer is FX_ISL_UNKNOWN and the caller
- * does without. isl never aborts, and prints nothing. No memory of fxcc is asked for while objects of isl live, so that running out of
- * it leaves none behind. Only this file's .c includes isl's headers. */
+ * does without. Where isl finds no memory, a query ends as every other allocation of fxcc does (fx_out_of_memory). isl never aborts, and prints
+ * nothing; but it does not survive that everywhere itself (isl_ctx_alloc, flow, GMP's numbers: tests/unit/test_oom_lower.c). No memory of fxcc is asked for while objects of isl
+ * live, so that running out of it leaves none behind. Only this file's .c includes isl's headers. */
 #ifndef FXCC_LOWER_ISL_H
 #define FXCC_LOWER_ISL_H
 
@@ -15,7 +16,7 @@ typedef enum fx_isl_answer { FX_ISL_NO, FX_ISL_YES, FX_ISL_UNKNOWN } fx_isl_answ
 
 enum { FX_ISL_OPERATIONS = 300000, FX_ISL_GROUP = 8, FX_ISL_VARS = 40, FX_ISL_NODES = 64, FX_ISL_LOOPS = 24 };
 
-/* Freed when the innermost fx_protect leaves. NULL when there is no memory for it. */
+/* Freed when the innermost fx_protect leaves. */
 fx_isl *fx_isl_open(fx_context *ctx);
 void fx_isl_budget(fx_isl *i, unsigned long operations);   /* for each query; tests make it small */
 double fx_isl_seconds(const fx_isl *i);                    /* in all queries so far */

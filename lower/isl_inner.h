@@ -18,12 +18,14 @@
 #include "lower/isl.h"
 
 struct fx_isl {
+    fx_context *ctx;
     isl_ctx *isl;
     double seconds, started;
     int queries, unknown;
 };
 
-/* A query: between the two, memory is isl's alone. End: whether isl failed or ran out of operations meanwhile: then `answer` counts for nothing. */
+/* A query: between the two, memory is isl's alone. End: where isl failed or ran out of operations meanwhile, `answer` counts for nothing; where it
+ * ran out of memory, end does not return. All objects of the query are freed before. */
 void fx_isl_begin(fx_isl *i);
 fx_isl_answer fx_isl_end(fx_isl *i, fx_isl_answer answer);
 fx_isl_answer fx_isl_bool(isl_bool b);

@@ -431,8 +431,6 @@ fx_isl_answer fx_isl_tile(fx_isl *i, const fx_isl_group *g, const fx_isl_tiling 
     memset(out, 0, sizeof *out);
     if (t->apart && perfect(g, t, out))
         return FX_ISL_YES;
-    if (!i)
-        return FX_ISL_UNKNOWN;
     fx_isl_source_order(g, source);
     for (int s = 0; s < g->n; s++) { /* the shared loops first */
         shared[s] = source[s];

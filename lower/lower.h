@@ -66,7 +66,7 @@ typedef struct fx_lower {
     struct fx_isl *isl;           /* fx_lower_isl */
 } fx_lower;
 
-/* isl, opened for the first pass that asks (lower/isl.h); NULL when there is no memory for it. */
+/* isl, opened for the first pass that asks (lower/isl.h). */
 struct fx_isl *fx_lower_isl(fx_lower *l);
 
 fx_status fx_lower_run(fx_graph *g, const fx_lower_options *opt, fx_program **out);

@@ -37,7 +37,7 @@ typedef struct fx_prover {
     fx_context *ctx;
     fx_program *p;
     fx_symbols symbols;
-    fx_isl *isl;                  /* NULL: none */
+    fx_isl *isl;
     fx_arena *arena;
     int step;
     unsigned by;                  /* FX_BY_* of the line being proved */

@@ -134,8 +134,6 @@ static void add_scope(system *y, const fx_prove_scope *s, int n_shared, bool sec
 /* That a >= 0 by isl; *text gets a point where it is not. */
 static bool by_isl(fx_prover *r, const fx_prove_scope *s, const fx_affine *a, const char **text)
 {
-    if (!r->isl)
-        return false;
     system *y = FX_NEW(r->arena, system);
     add_scope(y, s, 0, false);
     fx_isl_row *row = new_row(y);
@@ -305,8 +303,6 @@ bool fx_prove_distinct(fx_prover *r, const fx_prove_form *a, const fx_prove_form
 bool fx_prove_distinct_isl(fx_prover *r, const fx_prove_scope *sa, const fx_affine *a, const fx_prove_scope *sb, const fx_affine *b, int n_shared,
                            int apart)
 {
-    if (!r->isl)
-        return false;
     for (int less = 0; less < (apart == INT_MIN ? 1 : 2); less++) { /* an earlier iteration, then a later one */
         system *y = FX_NEW(r->arena, system);
         add_scope(y, sa, n_shared, false);

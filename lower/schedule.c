@@ -374,7 +374,7 @@ static fx_stmt *copy_of(const fx_scheduler *s, const fx_stmt *nest)
 
 static void ask(fx_scheduler *s, const fx_step *step, const fx_stmt *nest, verdict *v)
 {
-    if (!v->t.apart && (s->tilings++ >= FX_SCHEDULE_QUESTIONS || !s->isl)) {
+    if (!v->t.apart && s->tilings++ >= FX_SCHEDULE_QUESTIONS) {
         fx_remark(s->p->ctx, &step->loc, "step %s: source order: this model's %d questions to isl are spent", step->name, FX_SCHEDULE_QUESTIONS);
         v->what = NULL;
         return;

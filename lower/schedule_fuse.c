@@ -174,7 +174,7 @@ static verdict ask(pair *q)
     void **known = fx_nest_keys_find(s->pairs, s->p, &both, NULL, NULL);
     if (*known)
         return *(verdict *)*known;
-    if (!s->isl || s->fusions >= FX_SCHEDULE_QUESTIONS)
+    if (s->fusions >= FX_SCHEDULE_QUESTIONS)
         return (verdict){FX_ISL_UNKNOWN, FX_ISL_UNKNOWN};
     s->fusions++;
     verdict *v = FX_NEW(s->l->scratch, verdict);
