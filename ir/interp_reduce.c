@@ -527,7 +527,7 @@ fx_status eval_attention(fx_eval *c)
                 row[j] = NAN;
             memcpy(y + (b * l + i) * ev, row, (size_t)ev * sizeof *row);
             if (sums)
-                sums[b * l + i] = row[ev];
+                sums[b * l + i] = row[ev] == -INFINITY ? 0 : row[ev]; /* as eager: a row that sees nothing */
         }
     fx_eval_finish(c, 0, FX_KIND_F64, y);
     if (sums)

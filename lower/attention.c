@@ -265,7 +265,11 @@ static fx_node *arange(fx_rw *w, int64_t n, const char *suffix)
 
 static void spell_out(fx_rw *w)
 {
-    fx_node *n = w->at, *q = fx_node_input(n, 0), *k = fx_node_input(n, 1), *v = fx_node_input(n, 2), *mask = fx_node_input(n, 3);
+    fx_node *n = w->at, *q = fx_rw_wide(w, fx_node_input(n, 0)), *k = fx_rw_wide(w, fx_node_input(n, 1)), *v = fx_rw_wide(w, fx_node_input(n, 2));
+    fx_node *mask = fx_node_input(n, 3);
+    fx_dtype dtype = q->type->dtype;
+    if (mask && mask->type->dtype != FX_BOOL)
+        mask = fx_rw_wide(w, mask);
     int64_t heads = fx_dim_size(q, 1), batch = fx_dim_size(q, 0), m = fx_dim_size(q, 2), keys = fx_dim_size(k, 2);
     int64_t shape[4] = {batch, heads, m, keys}, flat[3] = {batch * heads, m, keys}, out[4];
     bool spelled = n->op->id == FX_OP_attention;
@@ -273,7 +277,7 @@ static void spell_out(fx_rw *w)
     fx_node *kt = fx_rw_permute(w, matrices(w, k, heads, "keys"), 3, (int64_t[]){0, 2, 1}, "keys_t");
     fx_node *s = fx_rw_binary(w, FX_OP_bmm, matrices(w, q, heads, "queries"), kt, "products");
     s = fx_rw_number(w, FX_OP_mul_Tensor, fx_rw_view(w, s, 4, shape, "scores"), fx_node_float(n, 6), "scaled");
-    fx_node *low = fx_rw_scalar(w, -INFINITY, n->type->dtype, "low");
+    fx_node *low = fx_rw_scalar(w, -INFINITY, dtype, "low");
     if (mask && mask->type->dtype == FX_BOOL) {
         s = fx_rw_where(w, mask, s, low, "masked");
     } else if (mask && spelled && fx_node_bool(n, 8)) {
@@ -292,17 +296,20 @@ static void spell_out(fx_rw *w)
     fx_call_int(&c, 3);
     fx_call_bool(&c, false);
     fx_node *p = fx_rw_node(w, &c, "softmax");
-    if (!spelled && (mask || fx_node_bool(n, 5))) { /* rows of -inf only are zeros */
+    if (!spelled) { /* rows of -inf only are zeros */
         c = fx_rw_call(w, FX_OP_amax);
         fx_call_node(&c, s);
         fx_call_ints(&c, 1, (int64_t[]){3});
         fx_call_bool(&c, true);
         fx_node *empty = fx_rw_number(w, FX_OP_eq_Scalar, fx_rw_node(w, &c, "most"), -INFINITY, "empty");
-        p = fx_rw_where(w, empty, fx_rw_scalar(w, 0, n->type->dtype, "zero"), p, "weights");
+        p = fx_rw_where(w, empty, fx_rw_scalar(w, 0, dtype, "zero"), p, "weights");
     }
     fx_node *weights = fx_rw_view(w, p, 3, flat, "weights3"), *values = matrices(w, v, heads, "values");
     fx_node *y = fx_rw_binary(w, FX_OP_bmm, weights, values, "sums");
-    fx_rw_view(w, y, 4, out, NULL);
+    if (dtype == n->type->dtype)
+        fx_rw_view(w, y, 4, out, NULL);
+    else
+        fx_rw_cast(w, fx_rw_view(w, y, 4, out, "wide"), n->type->dtype, NULL);
 }
 
 /* The kernel adds masks of its own type: true is 0, false -inf. Half-wide floats are computed as float32. */

@@ -191,7 +191,7 @@ static void narrow(fx_build *b, fx_dim d, int64_t least)
 /* gather(x, dim, index), scatter(x, dim, index, src): index is no larger than x but along dim, nor than src. */
 static void narrow_indexed(fx_build *b, const fx_node *n)
 {
-    const fx_node *x = fx_node_input(n, 0), *index = fx_node_input(n, 2), *src = n->op->id == FX_OP_scatter_src ? fx_node_input(n, 3) : NULL;
+    const fx_node *x = fx_node_input(n, 0), *index = fx_node_input(n, 2), *src = n->op->id == FX_OP_scatter_value ? NULL : fx_node_input(n, 3);
     int64_t dim = fx_node_int(n, 1);
     for (int i = 0; i < index->type->rank && i < x->type->rank; i++) {
         if (i != (dim < 0 ? dim + x->type->rank : dim))
@@ -223,6 +223,7 @@ static void narrow_by_op(fx_build *b, const fx_node *n)
     case FX_OP_gather:
     case FX_OP_scatter_src:
     case FX_OP_scatter_value:
+    case FX_OP_scatter_add:
         narrow_indexed(b, n);
         return;
     case FX_OP_slice_Tensor:
@@ -356,6 +357,19 @@ static fx_status build_output_copies(fx_build *b)
         fx_window_set_dense(b, &dst);
         FX_TRY(fx_build_copy(b, fx_arena_printf(b->scratch, "write_%s", io->name),
                              fx_arena_printf(b->scratch, "%s: result to the caller's layout", n->name), n, &v, &dst));
+    }
+    return FX_OK;
+}
+
+fx_status fx_build_results(fx_build *b, fx_node *n)
+{
+    fx_window *results = b->results[n->id] = FX_NEW_ARRAY(b->scratch, fx_window, n->type->n);
+    for (int k = 0; k < n->type->n; k++)
+        results[k].buf = -1;
+    for (const fx_use *u = n->first_use; u; u = u->next) {
+        int64_t k = u->user->opcode == FX_CALL_FUNCTION ? fx_node_int(u->user, 1) : -1;
+        if (k >= 0 && k < n->type->n && results[k].buf < 0)
+            FX_TRY(fx_build_place(b, u->user, NULL, &results[k]));
     }
     return FX_OK;
 }

@@ -195,12 +195,22 @@ fx_status fx_build_rows(fx_build *b, fx_node *root);
 /* ---- build_order.c: places of extremes, cumulative sums, the k best, sorting ---------------------------- */
 fx_status fx_build_order(fx_build *b, fx_node *n);
 
+/* ---- build_pool.c: pools that no kernel takes: where the greatest lies, float64 ------------------------------ */
+fx_status fx_build_pool_loops(fx_build *b, fx_node *n);
+
 /* ---- build_prune.c ----------------------------------------------------------------------------------- */
 /* The body of a step without what nobody reads: locals, arrays (buffers from `first` on), loops that do nothing. */
 fx_stmt *fx_build_prune(fx_build *b, fx_stmt *body, int first);
 
 /* ---- build_expr.c: scalar expressions of pointwise ops ------------------------------------------- */
 
+/* Statements one after the other at *b->tail: of any kind; LOCAL = e; SET local = e; a loop whose body follows (*at: its variable); a CHECK
+ * whose body follows. Setting b->tail to &statement->next goes behind it. */
+fx_stmt *fx_build_append(fx_build *b, fx_stmt_kind kind);
+const fx_sexpr *fx_build_local(fx_build *b, const fx_sexpr *e);
+void fx_build_set(fx_build *b, const fx_sexpr *local, const fx_sexpr *e);
+fx_stmt *fx_build_open_loop(fx_build *b, fx_dim extent, const char *hint, fx_affine *at);
+fx_stmt *fx_build_open_check(fx_build *b, const fx_sexpr *local, fx_dim extent, const char *text);
 /* e as a local, declared at *b->tail, when computing it twice would cost; the caller is going to use it more than once. */
 const fx_sexpr *fx_build_share(fx_build *b, const fx_sexpr *e);
 /* An integer divisor of node n: what follows at *b->tail runs only where it is not 0, else the run fails as eager does. */
@@ -222,6 +232,8 @@ fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done);
 /* ---- build.c ------------------------------------------------------------------------------------- */
 /* Opens a step for group root `at`; the body is set by the caller. what: title after the colon. */
 fx_step *fx_build_step(fx_build *b, fx_node *at, const char *what);
+/* Places for those results of n, which has several, that getitems take: b->results[n->id]. */
+fx_status fx_build_results(fx_build *b, fx_node *n);
 const char *fx_build_name(fx_build *b, const fx_node *n); /* a name for what n computes: "layer1_0_conv2" */
 const char *fx_build_dims(fx_build *b, int rank, const fx_dim *dims); /* "1x64x56x56" */
 fx_dim fx_type_count(fx_context *ctx, const fx_type *t);    /* the product of its dims */

@@ -405,7 +405,7 @@ static const fx_sexpr *make(const expr *e)
 
 /* ---- what users of expressions share ---------------------------------------------------------------------------- */
 
-static fx_stmt *append(fx_build *b, fx_stmt_kind kind)
+fx_stmt *fx_build_append(fx_build *b, fx_stmt_kind kind)
 {
     fx_stmt *s = fx_stmt_new(b->p, kind);
     *b->tail = s;
@@ -413,17 +413,46 @@ static fx_stmt *append(fx_build *b, fx_stmt_kind kind)
     return s;
 }
 
-static const fx_sexpr *local_of(fx_build *b, const fx_sexpr *e)
+const fx_sexpr *fx_build_local(fx_build *b, const fx_sexpr *e)
 {
-    fx_stmt *s = append(b, FX_ST_LOCAL);
+    fx_stmt *s = fx_build_append(b, FX_ST_LOCAL);
     s->local = b->n_locals++;
     s->value = e;
     return fx_s_local(b->p, s->local, e->dtype);
 }
 
+void fx_build_set(fx_build *b, const fx_sexpr *local, const fx_sexpr *e)
+{
+    fx_stmt *s = fx_build_append(b, FX_ST_SET);
+    s->local = local->local;
+    s->value = e;
+}
+
+fx_stmt *fx_build_open_loop(fx_build *b, fx_dim extent, const char *hint, fx_affine *at)
+{
+    fx_stmt *s = fx_build_append(b, FX_ST_LOOP);
+    s->var = b->n_vars++;
+    s->extent = extent;
+    s->hint = hint;
+    b->tail = &s->body;
+    *at = fx_affine_const(0);
+    fx_affine_add(b->ctx, at, s->var, fx_dim_of(1));
+    return s;
+}
+
+fx_stmt *fx_build_open_check(fx_build *b, const fx_sexpr *local, fx_dim extent, const char *text)
+{
+    fx_stmt *check = fx_build_append(b, FX_ST_CHECK);
+    check->local = local->local;
+    check->extent = extent;
+    check->text = text;
+    b->tail = &check->body;
+    return check;
+}
+
 const fx_sexpr *fx_build_share(fx_build *b, const fx_sexpr *e)
 {
-    return e->op == FX_S_LOCAL || e->op == FX_S_CONST ? e : local_of(b, e);
+    return e->op == FX_S_LOCAL || e->op == FX_S_CONST ? e : fx_build_local(b, e);
 }
 
 const fx_sexpr *fx_build_divisor(fx_build *b, const fx_node *n, const fx_sexpr *e)
@@ -432,12 +461,8 @@ const fx_sexpr *fx_build_divisor(fx_build *b, const fx_node *n, const fx_sexpr *
         return e;
     e = fx_build_share(b, e);
     const fx_sexpr *zero = fx_s_op(b->p, FX_S_eq, FX_BOOL, e, fx_s_int(b->p, e->dtype, 0), NULL);
-    const fx_sexpr *at = local_of(b, fx_s_cast(b->p, FX_I64, zero));
-    fx_stmt *check = append(b, FX_ST_CHECK);
-    check->local = at->local;
-    check->extent = fx_dim_of(1);
-    check->text = fx_arena_printf(b->p->arena, "integer division by zero in %s", n->name);
-    b->tail = &check->body;
+    const fx_sexpr *at = fx_build_local(b, fx_s_cast(b->p, FX_I64, zero));
+    fx_build_open_check(b, at, fx_dim_of(1), fx_arena_printf(b->p->arena, "integer division by zero in %s", n->name));
     return e;
 }
 

@@ -306,7 +306,7 @@ static fx_status emit_write(places *p, const fx_window *src, const fx_sexpr *num
 static fx_status build_scatter(fx_build *b, fx_node *n)
 {
     places p = {.b = b, .n = n};
-    fx_node *index = fx_node_input(n, 2), *src_node = n->op->id == FX_OP_scatter_src ? fx_node_input(n, 3) : NULL;
+    fx_node *index = fx_node_input(n, 2), *src_node = n->op->id == FX_OP_scatter_value ? NULL : fx_node_input(n, 3);
     fx_window out, src;
     FX_TRY(copy_of(b, n, &out));
     int dim = wrap_dim(fx_node_int(n, 1), out.rank), rank = index->type->rank;
@@ -327,7 +327,7 @@ static fx_status build_scatter(fx_build *b, fx_node *n)
             src.dims[i] = index->type->dims[i];
         }
     }
-    return emit_write(&p, src_node ? &src : NULL, src_node ? NULL : fx_build_param(b, n, 3, n->type->dtype), false);
+    return emit_write(&p, src_node ? &src : NULL, src_node ? NULL : fx_build_param(b, n, 3, n->type->dtype), n->op->id == FX_OP_scatter_add);
 }
 
 static fx_status build_index_put(fx_build *b, fx_node *n)
@@ -391,6 +391,7 @@ fx_status fx_build_gather(fx_build *b, fx_node *n)
         return build_index(b, n);
     case FX_OP_scatter_src:
     case FX_OP_scatter_value:
+    case FX_OP_scatter_add:
         return build_scatter(b, n);
     case FX_OP_index_put:
         return build_index_put(b, n);

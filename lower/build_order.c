@@ -25,39 +25,19 @@ typedef struct lines {
     fx_stmt *body;             /* of a line, appended at b->tail */
 } lines;
 
-static fx_stmt *append(fx_build *b, fx_stmt_kind kind)
-{
-    fx_stmt *s = fx_stmt_new(b->p, kind);
-    *b->tail = s;
-    b->tail = &s->next;
-    return s;
-}
-
 static const fx_sexpr *local(lines *l, const fx_sexpr *e)
 {
-    fx_stmt *s = append(l->b, FX_ST_LOCAL);
-    s->local = l->b->n_locals++;
-    s->value = e;
-    return fx_s_local(l->b->p, s->local, e->dtype);
+    return fx_build_local(l->b, e);
 }
 
 static void set(lines *l, const fx_sexpr *to, const fx_sexpr *e)
 {
-    fx_stmt *s = append(l->b, FX_ST_SET);
-    s->local = to->local;
-    s->value = e;
+    fx_build_set(l->b, to, e);
 }
 
 static fx_stmt *open_loop(lines *l, fx_dim extent, fx_affine *at)
 {
-    fx_stmt *s = append(l->b, FX_ST_LOOP);
-    s->var = l->b->n_vars++;
-    s->extent = extent;
-    s->hint = "i";
-    l->b->tail = &s->body;
-    *at = fx_affine_const(0);
-    fx_affine_add(l->b->ctx, at, s->var, fx_dim_of(1));
-    return s;
+    return fx_build_open_loop(l->b, extent, "i", at);
 }
 
 static void close_loop(lines *l, fx_stmt *s)
@@ -106,7 +86,7 @@ static void store(lines *l, int k, const fx_affine *at, const fx_sexpr *e)
 {
     if (!l->made[k])
         return;
-    fx_stmt *s = append(l->b, FX_ST_STORE);
+    fx_stmt *s = fx_build_append(l->b, FX_ST_STORE);
     s->buf = l->access[k].buf;
     s->index = index_of(l, k, at);
     s->value = fx_s_cast(l->b->p, l->b->p->bufs[s->buf].dtype, e);
@@ -154,14 +134,8 @@ static fx_status add_results(lines *l, int rank, int dim)
         add_access(l, &v, rank, dim);
         return FX_OK;
     }
-    fx_window *results = b->results[n->id] = FX_NEW_ARRAY(b->scratch, fx_window, n->type->n);
-    for (int k = 0; k < n->type->n; k++)
-        results[k].buf = -1;
-    for (const fx_use *u = n->first_use; u; u = u->next) {
-        int64_t k = u->user->opcode == FX_CALL_FUNCTION ? fx_node_int(u->user, 1) : -1;
-        if (k >= 0 && k < n->type->n && results[k].buf < 0)
-            FX_TRY(fx_build_place(b, u->user, NULL, &results[k]));
-    }
+    FX_TRY(fx_build_results(b, n));
+    const fx_window *results = b->results[n->id];
     for (int k = 0; k < n->type->n && k < 2; k++) {
         v = results[k];
         if (v.buf < 0) /* as the other result: sizes are the same */
@@ -324,12 +298,8 @@ static fx_status build_sort(fx_build *b, fx_node *n)
     const fx_sexpr *before = op2(&l, FX_S_or, better(&l, greatest, w, v), tie);
     set(&l, place, op2(&l, FX_S_add, place, fx_s_cast(b->p, FX_I64, before)));
     close_loop(&l, loop);
-    fx_stmt *check = append(b, FX_ST_CHECK);
-    check->local = place->local;
-    check->extent = l.extent;
-    check->text = fx_arena_printf(b->p->arena, "place in %s", n->name);
+    fx_stmt *check = fx_build_open_check(b, place, l.extent, fx_arena_printf(b->p->arena, "place in %s", n->name));
     fx_affine_add(b->ctx, &to, FX_VAR_LOCAL(place->local), fx_dim_of(1));
-    b->tail = &check->body;
     store(&l, 1, &to, v);
     store(&l, 2, &to, fx_s_index(b->p, &i));
     b->tail = &check->next;

@@ -8,6 +8,14 @@ static fx_decompose_fn *const rules[FX_OP_COUNT] = {
 #undef FX_DECOMPOSE
 };
 
+bool fx_uses_result(const fx_rw *w, int64_t k)
+{
+    for (const fx_use *u = w->at->first_use; u; u = u->next)
+        if (fx_is_call(u->user, FX_OP_getitem) && fx_node_int(u->user, 1) == k && u->user->n_uses)
+            return true;
+    return false;
+}
+
 fx_status fx_pass_decompose(fx_lower *l)
 {
     fx_graph *g = l->graph;

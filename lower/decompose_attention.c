@@ -88,11 +88,47 @@ void fx_d_attention(fx_rw *w)
     fx_rw_finish(w, core(w, fx_node_input(w->at, 3), fx_node_bool(w->at, 5), fx_node_arg(w->at, 6), fx_node_bool(w->at, 7)));
 }
 
+/* log(sum(exp(scores))) of each row, 0 where it sees nothing: [B, H, L, E] x [B, H, S, E] -> [B, H, L]; in float32 for half-wide floats. */
+static fx_node *log_sums(fx_rw *w)
+{
+    fx_dim q_sizes[FX_MAX_RANK], k_sizes[FX_MAX_RANK];
+    fx_node *q = fx_rw_wide(w, rank4(w, fx_node_input(w->at, 0), "query")), *k = fx_rw_wide(w, rank4(w, fx_node_input(w->at, 1), "key"));
+    fx_node *mask = fx_node_input(w->at, 5);
+    fx_sizes(q, q_sizes);
+    fx_sizes(k, k_sizes);
+    if (w->status != FX_OK || q_sizes[3].sym) {
+        fx_rw_refuse(w, "the size of a head is dynamic");
+        return w->at;
+    }
+    static const int64_t last = 3, swapped[3] = {0, 2, 1};
+    double by = fx_node_is_none(w->at, 6) ? 1 / sqrt((double)q_sizes[3].value) : fx_node_float(w->at, 6);
+    fx_dim heads = fx_dim_mul(w->ctx, q_sizes[0], q_sizes[1]), scores[4] = {q_sizes[0], q_sizes[1], q_sizes[2], k_sizes[2]};
+    q = fx_rw_view_to(w, q, 3, (fx_dim[]){heads, q_sizes[2], q_sizes[3]}, "queries");
+    k = fx_rw_view_to(w, k, 3, (fx_dim[]){heads, k_sizes[2], k_sizes[3]}, "keys");
+    k = fx_rw_permute(w, k, 3, swapped, "keys_t");
+    fx_node *s = fx_rw_view_to(w, fx_rw_binary(w, FX_OP_bmm, q, k, "products"), 4, scores, "scores");
+    s = fx_rw_number(w, FX_OP_mul_Tensor, s, by, "scaled");
+    if (mask && mask->type->dtype == FX_BOOL)
+        s = fx_rw_where(w, mask, s, fx_rw_scalar(w, -INFINITY, s->type->dtype, "low"), "masked");
+    else if (mask)
+        s = fx_rw_binary(w, FX_OP_add_Tensor, s, mask->type->dtype == s->type->dtype ? mask : fx_rw_cast(w, mask, s->type->dtype, "mask_wide"), "masked");
+    if (fx_node_bool(w->at, 4)) {
+        fx_node *row = fx_rw_arange(w, fx_dim_of(0), scores[2], "row"), *column = fx_rw_arange(w, fx_dim_of(0), scores[3], "column");
+        fx_node *seen = fx_rw_binary(w, FX_OP_ge_Tensor, fx_rw_view_to(w, row, 2, (fx_dim[]){scores[2], fx_dim_of(1)}, "rows"), column, "seen");
+        s = fx_rw_where(w, seen, s, fx_rw_scalar(w, -INFINITY, s->type->dtype, "low"), "causal");
+    }
+    s = fx_log_sum_exp(w, s, 1, &last);
+    fx_node *empty = fx_rw_number(w, FX_OP_eq_Scalar, s, -INFINITY, "empty"); /* eager has 0 there */
+    s = fx_rw_where(w, empty, fx_rw_scalar(w, 0, s->type->dtype, "nothing"), s, "kept");
+    return fx_rw_view_to(w, s, 3, scores, "log_sums");
+}
+
 /* What run_decompositions makes of it on CPU; the second result is for training. */
 void fx_d_flash_attention(fx_rw *w)
 {
+    fx_node *sums = fx_uses_result(w, 1) ? log_sums(w) : NULL;
     fx_node *y = core(w, fx_node_input(w->at, 5), fx_node_bool(w->at, 4), fx_node_arg(w->at, 6), false);
-    fx_rw_single_result(w, y, "the logarithms of attention's sums");
+    fx_rw_results(w, 2, (fx_node *[]){y, sums});
 }
 
 /* rms_norm is _fused_rms_norm's first result; there the epsilon is written out. */

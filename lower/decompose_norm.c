@@ -4,9 +4,52 @@
 
 #include <math.h>
 
+/* A vector over channels under sizes that broadcast over x. */
+static fx_node *by_channel(fx_rw *w, fx_node *v, const fx_node *x, const char *suffix)
+{
+    fx_dim sizes[FX_MAX_RANK], in[FX_MAX_RANK];
+    int rank = fx_sizes(x, in);
+    for (int i = 0; i < rank; i++)
+        sizes[i] = i == 1 ? in[1] : fx_dim_of(1);
+    return fx_rw_view_to(w, v, rank, sizes, suffix);
+}
+
+/* Whether fold makes weights, or a multiplication and an addition, of a batch norm. */
+static bool folds(const fx_rw *w)
+{
+    bool good = fx_node_input(w->at, 0)->type->dtype == FX_F32;
+    for (int p = 1; p < 5; p++) {
+        const fx_node *v = fx_node_input(w->at, p);
+        good = good && (!v || (v->type->dtype == FX_F32 && fx_is_constant(v)));
+    }
+    return good;
+}
+
+/* (x - mean) * (weight / sqrt(var + eps)) + bias; in float32 for half-wide floats. */
+static fx_node *batch_norm(fx_rw *w, double eps)
+{
+    fx_node *x = fx_rw_wide(w, fx_node_input(w->at, 0)), *v[4];
+    static const char *const names[] = {"weight", "bias", "mean", "var"};
+    for (int k = 0; k < 4; k++) {
+        v[k] = fx_node_input(w->at, 1 + k);
+        if (v[k] && v[k]->type->dtype != x->type->dtype)
+            v[k] = fx_rw_cast(w, v[k], x->type->dtype, "wide");
+        if (v[k])
+            v[k] = by_channel(w, v[k], x, names[k]);
+    }
+    fx_node *root = fx_rw_unary(w, FX_OP_sqrt, fx_rw_number(w, FX_OP_add_Tensor, v[3], eps, "var_eps"), "std");
+    fx_node *scale = v[0] ? fx_rw_binary(w, FX_OP_div_Tensor, v[0], root, "scale") : fx_rw_unary(w, FX_OP_reciprocal, root, "scale");
+    fx_node *y = fx_rw_binary(w, FX_OP_mul_Tensor, fx_rw_binary(w, FX_OP_sub_Tensor, x, v[2], "centered"), scale, "scaled");
+    return v[1] ? fx_rw_binary(w, FX_OP_add_Tensor, y, v[1], "shifted") : y;
+}
+
 /* (input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn): result 0 of the native row. */
 void fx_d_batch_norm(fx_rw *w)
 {
+    if (!folds(w)) {
+        fx_rw_finish(w, batch_norm(w, fx_node_float(w->at, 7)));
+        return;
+    }
     fx_call c = fx_rw_call(w, FX_OP__native_batch_norm_legit_no_training);
     for (int p = 0; p < 5; p++)
         fx_call_copy(&c, w->at, p);
@@ -15,12 +58,63 @@ void fx_d_batch_norm(fx_rw *w)
     fx_rw_item(w, fx_rw_node(w, &c, "all"), 0, NULL);
 }
 
+/* The other results are what training saves: empty in evaluation. */
+void fx_d_native_batch_norm(fx_rw *w)
+{
+    bool saved = fx_uses_result(w, 1) || fx_uses_result(w, 2);
+    if (folds(w) && !saved)
+        return;
+    const fx_type *t = w->at->type->items[0];
+    fx_node *y[3] = {batch_norm(w, fx_node_float(w->at, 6)), NULL, NULL};
+    if (w->status == FX_OK && y[0]->type->dtype != t->dtype)
+        y[0] = fx_rw_cast(w, y[0], t->dtype, "cast");
+    if (saved) {
+        fx_call c = fx_rw_call(w, FX_OP_full);
+        fx_call_ints(&c, 1, (int64_t[]){0});
+        fx_call_int(&c, 0);
+        fx_call_arg(&c, fx_arg_dtype(w->ctx, w->at->type->items[1]->dtype));
+        y[1] = y[2] = fx_rw_node(w, &c, "saved");
+    }
+    if (w->status == FX_OK)
+        fx_rw_results(w, 3, y);
+}
+
 void fx_d_layer_norm(fx_rw *w)
 {
     fx_call c = fx_rw_call(w, FX_OP_native_layer_norm);
     for (int p = 0; p < 5; p++)
         fx_call_copy(&c, w->at, p);
     fx_rw_item(w, fx_rw_node(w, &c, "all"), 0, NULL);
+}
+
+/* Layer norm of rows of [N, groups, the rest], then scale and shift by channels: the result, mean and rstd. In float32 for half-wide
+ * floats. What no kernel takes: statistics, which only training reads, and float64. */
+static void group_rows(fx_rw *w, fx_dim groups, fx_node *const *vectors, int eps, fx_node **y)
+{
+    fx_node *x = fx_node_input(w->at, 0);
+    fx_dim in[FX_MAX_RANK], rest = fx_dim_of(1);
+    int rank = fx_sizes(x, in);
+    for (int i = 1; i < rank; i++)
+        rest = fx_dim_mul(w->ctx, rest, in[i]);
+    rest = fx_dim_floordiv(w->ctx, rest, groups);
+    fx_call c = fx_rw_call(w, FX_OP_native_layer_norm);
+    fx_call_node(&c, fx_rw_view_to(w, fx_rw_wide(w, x), 3, (fx_dim[]){in[0], groups, rest}, "rows"));
+    fx_call_sizes(&c, 1, &rest);
+    fx_call_node(&c, NULL);
+    fx_call_node(&c, NULL);
+    fx_call_copy(&c, w->at, eps);
+    fx_node *all = fx_rw_node(w, &c, "all");
+    static const char *const names[] = {"norm", "mean", "rstd"};
+    for (int i = 0; i < 3; i++) {
+        y[i] = fx_rw_item(w, all, i, names[i]);
+        y[i] = i ? fx_rw_view_to(w, y[i], 2, (fx_dim[]){in[0], groups}, "stat") : fx_rw_view_to(w, y[i], rank, in, "shape");
+    }
+    for (int k = 0; k < 2; k++) {
+        if (!vectors[k])
+            continue;
+        fx_node *v = by_channel(w, fx_rw_wide(w, vectors[k]), x, k ? "bias" : "weight");
+        y[0] = fx_rw_binary(w, k ? FX_OP_add_Tensor : FX_OP_mul_Tensor, y[0], v, k ? "shifted" : "scaled");
+    }
 }
 
 /* group_norm (input, num_groups, weight, bias, eps, cudnn); instance_norm (input, weight, bias, running_mean, running_var, use_input_stats,
@@ -32,6 +126,12 @@ void fx_d_group_norm(fx_rw *w)
     bool instance = w->at->op->id == FX_OP_instance_norm;
     if (rank < 2) {
         fx_rw_refuse(w, "expected an input of rank 2 or more");
+        return;
+    }
+    if (fx_node_input(w->at, 0)->type->dtype == FX_F64) {
+        fx_node *y[3], *vectors[2] = {fx_node_input(w->at, instance ? 1 : 2), fx_node_input(w->at, instance ? 2 : 3)};
+        group_rows(w, instance ? in[1] : fx_dim_of(fx_node_int(w->at, 1)), vectors, instance ? 7 : 4, y);
+        fx_rw_finish(w, y[0]);
         return;
     }
     for (int i = 2; i < rank; i++)
@@ -49,6 +149,20 @@ void fx_d_group_norm(fx_rw *w)
         fx_call_copy(&c, w->at, 1);
     fx_call_copy(&c, w->at, instance ? 7 : 4);
     fx_rw_item(w, fx_rw_node(w, &c, "all"), 0, NULL);
+}
+
+/* With its statistics, where they are used. */
+void fx_d_native_group_norm(fx_rw *w)
+{
+    if (fx_node_input(w->at, 0)->type->dtype != FX_F64 && !fx_uses_result(w, 1) && !fx_uses_result(w, 2))
+        return;
+    fx_node *y[3], *vectors[2] = {fx_node_input(w->at, 1), fx_node_input(w->at, 2)};
+    group_rows(w, fx_dim_of(fx_node_int(w->at, 6)), vectors, 7, y);
+    for (int i = 0; i < 3 && w->status == FX_OK; i++)
+        if (y[i]->type->dtype != w->at->type->items[i]->dtype)
+            y[i] = fx_rw_cast(w, y[i], w->at->type->items[i]->dtype, "cast");
+    if (w->status == FX_OK)
+        fx_rw_results(w, 3, y);
 }
 
 /* softmax.int(self, dim, dtype) converts first; _softmax's half_to_float is the same for float16. */

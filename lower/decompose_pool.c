@@ -55,9 +55,9 @@ static bool windows(fx_rw *w, int nd, bool dilated, int64_t p[4][2])
     return true;
 }
 
-static fx_call max_pool(fx_rw *w, fx_node *x, int64_t p[4][2])
+static fx_call max_pool(fx_rw *w, fx_opid op, fx_node *x, int64_t p[4][2])
 {
-    fx_call c = fx_rw_call(w, FX_OP_max_pool2d);
+    fx_call c = fx_rw_call(w, op);
     fx_call_node(&c, x);
     for (int i = 0; i < 4; i++)
         fx_call_ints(&c, 2, p[i]);
@@ -86,7 +86,7 @@ static void pool(fx_rw *w, int nd)
     if (!rank_fits(w, x, nd) || !windows(w, nd, max, p))
         return;
     fx_node *in = batched(w, x, nd);
-    fx_call c = max ? max_pool(w, in, p) : avg_pool(w, in, p, nd == 2);
+    fx_call c = max ? max_pool(w, FX_OP_max_pool2d, in, p) : avg_pool(w, in, p, nd == 2);
     finish(w, &c, in != x);
 }
 
@@ -100,22 +100,42 @@ void fx_d_pool2d(fx_rw *w)
     pool(w, 2);
 }
 
-/* The run_decompositions form of max_pool2d: its indices are rarely used. */
+static fx_node *unbatched(fx_rw *w, fx_node *y, const char *suffix)
+{
+    fx_dim out[FX_MAX_RANK];
+    int rank = fx_sizes(y, out);
+    return w->status == FX_OK ? fx_rw_view_to(w, y, rank - 1, out + 1, suffix) : y;
+}
+
+/* Values and indices of `both`, seen without a batch where x has none, are the results. Indices count within an image. */
+static void finish_both(fx_rw *w, fx_node *both, bool batch)
+{
+    fx_node *y[2] = {fx_rw_item(w, both, 0, "values"), NULL};
+    if (fx_uses_result(w, 1))
+        y[1] = fx_rw_item(w, both, 1, "indices");
+    if (!batch) {
+        y[0] = unbatched(w, y[0], "unbatched");
+        y[1] = y[1] ? unbatched(w, y[1], "indices_unbatched") : NULL;
+    }
+    if (w->status == FX_OK)
+        fx_rw_results(w, 2, y);
+}
+
+/* The run_decompositions form of max_pool2d: its indices are rarely used. Core where they are. */
 void fx_d_max_pool2d_with_indices(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
     int64_t p[4][2];
-    fx_dim out[FX_MAX_RANK];
     if (!rank_fits(w, x, 2) || !windows(w, 2, true, p))
         return;
     fx_node *in = batched(w, x, 2);
-    fx_call c = max_pool(w, in, p);
-    fx_node *y = fx_rw_node(w, &c, "values");
-    if (w->status == FX_OK && in != x) {
-        int rank = fx_sizes(y, out);
-        y = fx_rw_view_to(w, y, rank - 1, out + 1, "unbatched");
-    }
-    fx_rw_single_result(w, y, "the indices of the maxima");
+    bool both = fx_uses_result(w, 1);
+    fx_call c = max_pool(w, both ? FX_OP_max_pool2d_with_indices : FX_OP_max_pool2d, in, p);
+    fx_node *y = fx_rw_node(w, &c, both ? "both" : "values");
+    if (both)
+        finish_both(w, y, in == x);
+    else
+        fx_rw_single_result(w, in == x ? y : unbatched(w, y, "unbatched"), "the indices of the maxima");
 }
 
 void fx_d_adaptive_avg_pool(fx_rw *w)
@@ -134,14 +154,13 @@ void fx_d_adaptive_avg_pool(fx_rw *w)
     finish(w, &c, in != x);
 }
 
-/* Core, with its two results; the second (indices) must not be used. */
+/* Core, with its two results. */
 void fx_d_adaptive_max_pool(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
     if (!rank_fits(w, x, 2))
         return;
     int64_t size[2];
-    fx_dim out[FX_MAX_RANK];
     if (!fx_int_list(w->at, 1, 2, NULL, size)) {
         fx_rw_refuse(w, "expected an output_size of two numbers");
         return;
@@ -150,12 +169,7 @@ void fx_d_adaptive_max_pool(fx_rw *w)
     fx_call c = fx_rw_call(w, FX_OP_adaptive_max_pool2d);
     fx_call_node(&c, in);
     fx_call_ints(&c, 2, size);
-    fx_node *y = fx_rw_item(w, fx_rw_node(w, &c, "both"), 0, "values");
-    if (w->status == FX_OK && in != x) {
-        int rank = fx_sizes(y, out);
-        y = fx_rw_view_to(w, y, rank - 1, out + 1, "unbatched");
-    }
-    fx_rw_single_result(w, y, "the indices of the maxima");
+    finish_both(w, fx_rw_node(w, &c, "both"), in == x);
 }
 
 /* (input, output_size?, [align_corners,] scale_factors?): the size is that of the result, the scales are as given. */

@@ -238,7 +238,16 @@ void fx_d_count_nonzero(fx_rw *w)
     fx_rw_finish(w, fx_rw_reduce(w, FX_OP_sum_dim_IntList, fx_rw_cast(w, x, FX_I64, "ones"), n, dims, false, "count"));
 }
 
-/* log(sum(exp(x - max))) + max, where max is not an infinity. */
+fx_node *fx_log_sum_exp(fx_rw *w, fx_node *x, int n, const int64_t *dims)
+{
+    fx_node *max = fx_rw_reduce(w, FX_OP_amax, x, n, dims, true, "max");
+    fx_node *infinite = fx_rw_unary(w, FX_OP_isinf, max, "infinite");
+    max = fx_rw_where(w, infinite, fx_rw_scalar(w, 0, x->type->dtype, "zero"), max, "by");
+    fx_node *e = fx_rw_unary(w, FX_OP_exp, fx_rw_binary(w, FX_OP_sub_Tensor, x, max, "shifted"), "exp");
+    fx_node *sum = fx_rw_unary(w, FX_OP_log, fx_rw_reduce(w, FX_OP_sum_dim_IntList, e, n, dims, true, "sum"), "log");
+    return fx_rw_binary(w, FX_OP_add_Tensor, sum, max, "back");
+}
+
 void fx_d_logsumexp(fx_rw *w)
 {
     fx_node *given = fx_node_input(w->at, 0), *x = given;
@@ -256,12 +265,7 @@ void fx_d_logsumexp(fx_rw *w)
         fx_rw_become(w, &c);
         return;
     }
-    fx_node *max = fx_rw_reduce(w, FX_OP_amax, x, n, dims, true, "max");
-    fx_node *infinite = fx_rw_unary(w, FX_OP_isinf, max, "infinite");
-    max = fx_rw_where(w, infinite, fx_rw_scalar(w, 0, x->type->dtype, "zero"), max, "by");
-    fx_node *e = fx_rw_unary(w, FX_OP_exp, fx_rw_binary(w, FX_OP_sub_Tensor, x, max, "shifted"), "exp");
-    fx_node *sum = fx_rw_unary(w, FX_OP_log, fx_rw_reduce(w, FX_OP_sum_dim_IntList, e, n, dims, true, "sum"), "log");
-    fx_node *y = fx_rw_binary(w, FX_OP_add_Tensor, sum, max, "back");
+    fx_node *y = fx_log_sum_exp(w, x, n, dims);
     fx_rw_finish(w, w->status != FX_OK || y->type->rank == rank ? y : fx_rw_view_to(w, y, rank, out, "shape"));
 }
 

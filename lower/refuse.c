@@ -92,13 +92,6 @@ static void look_at_call(findings *f, const fx_node *n)
     case FX_OP_conv3d:
         find(f, n, fx_arena_printf(f->scratch, "%s: convolutions over 1 or 2 dims can be compiled, this is over 3", n->target));
         break;
-    case FX_OP_max_pool2d_with_indices:
-    case FX_OP_adaptive_max_pool2d:
-        for (const fx_use *u = n->first_use; u; u = u->next)
-            if (fx_is_call(u->user, FX_OP_getitem) && fx_node_int(u->user, 1) != 0 && u->user->n_uses)
-                find(f, n, fx_arena_printf(f->scratch, "%s: the indices of the maxima (used by '%s') cannot be compiled", n->target,
-                                           u->user->first_use->user->name));
-        break;
     default:
         break;
     }

@@ -18,6 +18,11 @@ bool fx_simplify_pattern(fx_rw *w);
 /* decompose_reduce.c: the dtype argument of a sum or product in narrow integers; by themselves they are of int64. */
 void fx_narrow_dtype(fx_rw *w, fx_call *c, fx_dtype dtype);
 
+/* The same file: log(sum(exp(x - max))) + max, where max is not an infinity; dims stay, with size 1. */
+fx_node *fx_log_sum_exp(fx_rw *w, fx_node *x, int n, const int64_t *dims);
+/* decompose.c: whether a getitem of w->at takes result k and is used. */
+bool fx_uses_result(const fx_rw *w, int64_t k);
+
 /* decompose*.c: a rewrite makes core rows of w->at; one table row each. */
 typedef void fx_decompose_fn(fx_rw *w);
 #define FX_DECOMPOSE(id, fn) fx_decompose_fn fn;

@@ -101,8 +101,20 @@ static fx_status build_resize(fx_build *b, fx_node *n)
     return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s to %s", fx_kernel_get(kernel)->name, fx_build_dims(b, 2, &y.dims[2])));
 }
 
+/* Kernels compute in float32 and give no indices; of float64 they only resample. */
+static bool takes_kernel(const fx_node *n)
+{
+    const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
+    for (const fx_use *u = n->type->kind == FX_TYPE_TUPLE ? n->first_use : NULL; u; u = u->next)
+        if (fx_node_int(u->user, 1) != 0)
+            return false;
+    return t->dtype != FX_F64 || n->op->id == FX_OP_upsample_nearest2d || n->op->id == FX_OP_upsample_bilinear2d;
+}
+
 fx_status fx_build_pool(fx_build *b, fx_node *n)
 {
+    if (!takes_kernel(n))
+        return fx_build_pool_loops(b, n);
     return n->op->id == FX_OP_max_pool2d || n->op->id == FX_OP_avg_pool2d ? build_window_pool(b, n) : build_resize(b, n);
 }
 

@@ -324,6 +324,8 @@ static bool eager_refuses(const fx_node *n)
                 return true;
     if (n->op->cls == FX_CLASS_CONTRACTION && strstr(n->op->name, "conv") && fx_type_numel(n->operands[0].def->type) == 0)
         return true; /* over nothing: a border of zeros alone */
+    if (n->op->cls == FX_CLASS_POOL && fx_type_numel(n->operands[0].def->type) == 0)
+        return true;
     if (strstr(n->op->name, "aten.topk") && n->operands[0].def->type->rank == 0)
         return true;
     if (strstr(n->op->name, "instance_norm") && fx_type_numel(n->operands[0].def->type) == 0)

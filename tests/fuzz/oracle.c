@@ -135,6 +135,8 @@ static fx_tensor moved(oracle *o, const fx_tensor *t, const double *error, doubl
             continue;
         if (s > 1 ? fz_below(&o->rng, 2) : s)
             by = -by;
+        if (s == 2 && fabs(v) <= fabs(by)) /* it may be 0, which is a step for much */
+            by = -v;
         if (fx_dtype_is_float(d.dtype))
             fx_tensor_set(&d, i, v + by);
         else if (d.dtype == FX_BOOL)
@@ -288,8 +290,8 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
     if (n->op->cls == FX_CLASS_CONTRACTION && strstr(n->op->name, "conv"))
         for (int64_t i = 0; n->n_operands > 1 && i < fx_tensor_numel(&value_of(o, n->operands[1].def)->t[0]); i++)
             unknown |= !isfinite(fx_tensor_get(&value_of(o, n->operands[1].def)->t[0], i));
-    /* What only one side has is summed before it is multiplied: infinities meet in another order. */
-    if (strstr(n->op->name, "tensordot") || strstr(n->op->name, "einsum"))
+    /* What only one side has is summed before it is multiplied: infinities meet in another order. So are keys without weight. */
+    if (strstr(n->op->name, "tensordot") || strstr(n->op->name, "einsum") || strstr(n->op->name, "attention"))
         for (int k = 0; k < n->n_operands; k++) {
             const fx_tensor *t = &value_of(o, n->operands[k].def)->t[0];
             for (int64_t i = 0; i < fx_tensor_numel(t); i++)
@@ -307,7 +309,7 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
     }
     /* Large sums may leave the range on the way. */
     bool powers = strstr(n->op->name, "norm.") || strstr(n->op->name, "vector_norm");
-    bool range = sum && (most > (v->t[0].dtype == FX_F64 ? 1e150 : powers ? 1e9 : 1e18) || (strstr(n->op->name, "prod") && overflows(o, n)));
+    bool range = sum && (most > (v->t[0].dtype == FX_F64 ? 1e150 : powers ? 1e9 : 1e18) || (powers && most < (v->t[0].dtype == FX_F64 ? 1e-100 : 1e-12)) || (strstr(n->op->name, "prod") && overflows(o, n)));
     if (unknown || range || (inexact && !sensitivity(o, n, v, 0, SAMPLES, v->error))) {
         know_nothing(o, v);
         return;

@@ -126,6 +126,7 @@ static const struct {
     {IN("x", "u8[4, 5, 6]") IN("i", "i64[3]") IN("j", "i32[3]") CALL("y", "index.Tensor", "%x, [%i, None, %j]") "output((%y,))\n", 4, true, "check t1"},
     {IN("x", "f32[4, 6]") IN("i", "i64[3, 2]") IN("s", "f32[3, 4]") CALL("y", "scatter.src", "%x, 0, %i, %s") "output((%y,))\n", 4, false, "check t0 in 4"},
     {IN("x", "f32[4, 6]") IN("i", "i64[3, 2]") CALL("y", "scatter.value", "%x, 1, %i, 2.5") "output((%y, %x))\n", 6, false, "check t0 in 6"},
+    {IN("x", "f16[4, 6]") IN("i", "i64[3, 2]") IN("s", "f16[3, 4]") CALL("y", "scatter_add.default", "%x, 0, %i, %s") "output((%y,))\n", 4, false, "check t0 in 4"},
     {IN("x", "f32[4, 6]") IN("i", "i64[3]") IN("v", "f32[6]") CALL("y", "index_put.default", "%x, [%i], %v, False") "output((%y,))\n", 4, true, "check t0 in 4"},
     {IN("x", "i32[4, 6]") IN("i", "i64[3]") IN("j", "i64[3]") IN("v", "i32[]") CALL("y", "index_put.default", "%x, [%i, %j], %v, True") "output((%y,))\n", 4, true, "check t1"},
     {IN("x", "f32[4, 6]") IN("i", "i64[3]") CALL("t", "permute.default", "%x, [1, 0]") CALL("y", "index.Tensor", "%t, [%i]") "output((%y,))\n", 4, true, "check t0 in 6"},
@@ -255,6 +256,30 @@ START_TEST(orders_give_what_the_graph_gives)
 }
 END_TEST
 
+/* Pools that no kernel takes; second results of norms, which only training reads. */
+static const char *const rare[] = {
+    IN("x", "f32[2, 3, 7, 9]") CALL("m", "max_pool2d_with_indices.default", "%x, [3, 2], [2, 1], [1, 0], [1, 2]") RESULT("v", "m", "0") RESULT("i", "m", "1") "output((%v, %i))\n",
+    IN("x", "f16[3, 6, 5]") CALL("m", "max_pool2d_with_indices.default", "%x, [2, 2], [2, 2], [1, 1], [1, 1], True") RESULT("i", "m", "1") "output((%i,))\n",
+    IN("x", "f64[2, 3, 7, 9]") CALL("m", "adaptive_max_pool2d.default", "%x, [3, 4]") RESULT("v", "m", "0") RESULT("i", "m", "1") "output((%v, %i))\n",
+    IN("x", "f64[2, 3, 7, 9]") CALL("a", "adaptive_avg_pool2d.default", "%x, [3, 3]") CALL("b", "avg_pool2d.default", "%x, [3, 3], [2, 2], [1, 1], True, False")
+        CALL("c", "avg_pool2d.default", "%x, [3, 3], [2, 2], [1, 1], False, True, 5") CALL("d", "max_pool2d.default", "%x, [2, 2]") "output((%a, %b, %c, %d))\n",
+    IN("x", "f32[2, 6, 3, 5]") IN("w", "f32[6]") CALL("n", "native_group_norm.default", "%x, %w, None, 2, 6, 15, 3, 1e-05") RESULT("y", "n", "0") RESULT("m", "n", "1") RESULT("r", "n", "2")
+        "output((%y, %m, %r))\n",
+    IN("x", "f64[2, 6, 5]") IN("w", "f64[6]") IN("b", "f64[6]") CALL("y", "group_norm.default", "%x, 2, %w, %b") CALL("z", "instance_norm.default", "%x, %b, None, None, None, True, 0.1, 1e-05, False")
+        "output((%y, %z))\n",
+    IN("x", "f32[2, 3, 4]") IN("m", "f32[3]") CALL("v", "mul.Tensor", "%m, %m") CALL("n", "_native_batch_norm_legit_no_training.default", "%x, None, %m, %m, %v, 0.1, 0.5")
+        RESULT("y", "n", "0") RESULT("e", "n", "1") "output((%y, %e))\n",
+    IN("x", "bf16[2, 3, 4]") IN("w", "bf16[3]") CALL("v", "mul.Tensor", "%w, %w") CALL("y", "batch_norm.default", "%x, %w, None, %w, %v, False, 0.1, 0.5, False") "output((%y,))\n",
+    IN("q", "f32[1, 2, 3, 4]") IN("k", "f32[1, 2, 3, 4]") IN("m", "f32[3, 3]") CALL("a", "_scaled_dot_product_flash_attention_for_cpu.default", "%q, %k, %q, 0.0, False, attn_mask=%m, scale=0.5")
+        RESULT("y", "a", "0") RESULT("s", "a", "1") CALL("b", "_scaled_dot_product_flash_attention_for_cpu.default", "%q, %k, %q, 0.0, True") RESULT("t", "b", "1") "output((%y, %s, %t))\n",
+};
+
+START_TEST(rare_results_are_what_the_graph_gives)
+{
+    agree(rare[_i], graph_of(rare[_i]), 5, false);
+}
+END_TEST
+
 /* NaN is the greatest; equal elements keep their order. */
 START_TEST(nan_is_the_greatest)
 {
@@ -327,6 +352,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, indices_are_checked);
     tcase_add_loop_test(t, reductions_give_what_the_graph_gives, 0, COUNT(reductions));
     tcase_add_loop_test(t, orders_give_what_the_graph_gives, 0, COUNT(orders));
+    tcase_add_loop_test(t, rare_results_are_what_the_graph_gives, 0, COUNT(rare));
     tcase_add_test(t, nan_is_the_greatest);
     tcase_add_test(t, parallel_reductions_are_refused);
     tcase_add_test(t, constant_rows_have_no_variance);
