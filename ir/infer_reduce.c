@@ -313,15 +313,18 @@ fx_status infer_attention(fx_infer *c)
     memcpy(dims, batch, (size_t)n * sizeof *dims);
     dims[n] = t[0]->dims[r - 2];
     dims[n + 1] = t[1]->dims[t[1]->rank - 2];
-    FX_TRY(fx_infer_optional(c, flash ? 5 : 3, &mask));
-    if (mask) {
-        if (mask->dtype != FX_BOOL && mask->dtype != t[0]->dtype && mask->dtype != FX_F32)
-            return fx_infer_fail(c, "argument 'attn_mask': expected bool or %s, got %s", fx_dtype_name(t[0]->dtype), fx_infer_text(c, mask));
+    for (int k = 0; k < (c->node->op->id == FX_OP_attention ? 2 : 1); k++) {
+        const char *name = k ? "bias" : "attn_mask";
+        FX_TRY(fx_infer_optional(c, k ? 9 : flash ? 5 : 3, &mask));
+        if (!mask)
+            continue;
+        if ((k || mask->dtype != FX_BOOL) && mask->dtype != t[0]->dtype && mask->dtype != FX_F32)
+            return fx_infer_fail(c, "argument '%s': expected %s%s, got %s", name, k ? "" : "bool or ", fx_dtype_name(t[0]->dtype), fx_infer_text(c, mask));
         bool ok = mask->rank <= n + 2;
         for (int i = 0; ok && i < mask->rank; i++)
             ok = fx_dim_is(mask->dims[i], 1) || !fx_dim_differ(mask->dims[i], dims[n + 2 - mask->rank + i]);
         if (!ok)
-            return fx_infer_fail(c, "argument 'attn_mask': %s does not broadcast to the scores", fx_infer_text(c, mask));
+            return fx_infer_fail(c, "argument '%s': %s does not broadcast to the scores", name, fx_infer_text(c, mask));
     }
     dims[n + 1] = t[2]->dims[t[2]->rank - 1];
     FX_TRY(fx_infer_set(c, t[0]->dtype, n + 2, dims));

@@ -431,8 +431,8 @@ fx_status eval_rms_norm(fx_eval *c)
     return FX_OK;
 }
 
-/* One query row against all keys: y = softmax(scale * q k^T + mask) v. A row without any key allowed gives zeros. */
-static void attend(const double *q, const double *k, const double *v, const double *mask, bool fill, int64_t s, int64_t e, int64_t ev, int64_t seen,
+/* One query row against all keys: y = softmax(scale * q k^T + bias + mask) v. A row without any key allowed gives zeros. */
+static void attend(const double *q, const double *k, const double *v, const double *bias, const double *mask, bool fill, int64_t s, int64_t e, int64_t ev, int64_t seen,
                    double scale, double *score, double *y)
 {
     double max = -INFINITY, sum = 0;
@@ -440,8 +440,8 @@ static void attend(const double *q, const double *k, const double *v, const doub
         double dot = 0;
         for (int64_t i = 0; i < e; i++)
             dot += q[i] * k[j * e + i];
-        double add = mask ? mask[j] : 0;
-        score[j] = j >= seen ? -INFINITY : fill && add < -1e30f ? add : dot * scale + add;
+        double first = bias ? bias[j] : 0, add = mask ? mask[j] : 0;
+        score[j] = j >= seen ? -INFINITY : fill && add < -1e30f ? add : dot * scale + first + add;
         max = score[j] > max || score[j] != score[j] ? score[j] : max;
     }
     for (int64_t j = 0; j < s; j++) {
@@ -485,6 +485,24 @@ static fx_status attended(fx_eval *c, const fx_tensor *x, int n, const int64_t *
     return FX_OK;
 }
 
+/* What is added to the scores, of these sizes, `count` in all; NULL: nothing. */
+static fx_status added(fx_eval *c, const fx_tensor *mask, int rank, const int64_t *sizes, int64_t count, const double **out)
+{
+    const void *p;
+    *out = NULL;
+    if (!mask)
+        return FX_OK;
+    FX_TRY(fx_eval_array(c, mask, FX_KIND_F64, rank, sizes, &p));
+    *out = p;
+    if (mask->dtype == FX_BOOL) { /* true: may be attended to */
+        double *low = fx_eval_scratch(c, count, sizeof *low);
+        for (int64_t i = 0; i < count; i++)
+            low[i] = (*out)[i] != 0 ? 0 : -INFINITY;
+        *out = low;
+    }
+    return FX_OK;
+}
+
 fx_status eval_attention(fx_eval *c)
 {
     const fx_tensor *t[3] = {fx_eval_input(c, 0), fx_eval_input(c, 1), fx_eval_input(c, 2)};
@@ -499,29 +517,21 @@ fx_status eval_attention(fx_eval *c)
     n = type->rank - 2;
     for (int i = 0; i < n; i++)
         count *= sizes[i] = batch[i] = type->dims[i].value;
-    const double *q, *k, *v, *m = NULL;
+    const double *q, *k, *v, *m, *bias;
     FX_TRY(attended(c, t[0], n, batch, false, &q));
     FX_TRY(attended(c, t[1], n, batch, gqa, &k));
     FX_TRY(attended(c, t[2], n, batch, gqa, &v));
-    if (mask) {
-        const void *p;
-        sizes[n] = l;
-        sizes[n + 1] = s;
-        FX_TRY(fx_eval_array(c, mask, FX_KIND_F64, n + 2, sizes, &p));
-        m = p;
-        if (mask->dtype == FX_BOOL) { /* true: may be attended to */
-            double *added = fx_eval_scratch(c, count * l * s, sizeof *added);
-            for (int64_t i = 0; i < count * l * s; i++)
-                added[i] = m[i] != 0 ? 0 : -INFINITY;
-            m = added;
-        }
-    }
+    sizes[n] = l;
+    sizes[n + 1] = s;
+    FX_TRY(added(c, mask, n + 2, sizes, count * l * s, &m));
+    FX_TRY(added(c, spelled ? fx_eval_input(c, 9) : NULL, n + 2, sizes, count * l * s, &bias));
     double scale = fx_node_is_none(c->node, scale_param) ? 1 / sqrt((double)e) : fx_node_float(c->node, scale_param);
     double *y = fx_eval_target(c, 0, FX_KIND_F64), *score = fx_eval_scratch(c, s, sizeof *score);
     double *row = fx_eval_scratch(c, ev + 1, sizeof *row), *sums = flash ? fx_eval_target(c, 1, FX_KIND_F64) : NULL;
     for (int64_t b = 0; b < count; b++)
         for (int64_t i = 0; i < l; i++) {
-            attend(q + (b * l + i) * e, k + b * s * e, v + b * s * ev, m ? m + (b * l + i) * s : NULL, spelled && fx_node_bool(c->node, 8), s, e, ev, causal ? i + 1 : s, scale,
+            attend(q + (b * l + i) * e, k + b * s * e, v + b * s * ev, bias ? bias + (b * l + i) * s : NULL, m ? m + (b * l + i) * s : NULL,
+                   spelled && fx_node_bool(c->node, 8), s, e, ev, causal ? i + 1 : s, scale,
                    score, row);
             for (int64_t j = 0; j < ev && spelled && s > 0 && row[ev] == -INFINITY; j++)
                 row[j] = NAN;

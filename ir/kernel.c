@@ -326,12 +326,13 @@ static fx_dim norm_extent(const footprint *f, char arg)
     return arg == 'x' || arg == 'y' ? spans(f, 2, pixels, arg == 'x' ? x : y, field(f, "c")) : field(f, "c");
 }
 
-/* Queries x[batch][heads][m][dk], keys k[batch][kv_heads][n][dk], values v[..][n][dv], mask[batch][heads][m][n], y[batch][heads][m][dv]. */
+/* Queries x[batch][heads][m][dk], keys k[batch][kv_heads][n][dk], values v[..][n][dv], bias and mask[batch][heads][m][n], y[batch][heads][m][dv]. */
 static fx_dim attention_extent(const footprint *f, char arg)
 {
     const char *const q_sizes[] = {"batch", "heads", "m"}, *const kv_sizes[] = {"batch", "kv_heads", "n"};
     const char *const q[] = {"q_b", "q_h", "q_m"}, *const k[] = {"k_b", "k_h", "k_n"}, *const v[] = {"v_b", "v_h", "v_n"};
-    const char *const o[] = {"o_b", "o_h", "o_m"};
+    const char *const o[] = {"o_b", "o_h", "o_m"}, *const scores[] = {"batch", "heads", "m", "n"};
+    const char *const bias[] = {"bias_b", "bias_h", "bias_m", "bias_n"}, *const mask[] = {"mask_b", "mask_h", "mask_m", "mask_n"};
     switch (arg) {
     case 'x':
         return spans(f, 3, q_sizes, q, field(f, "dk"));
@@ -341,15 +342,16 @@ static fx_dim attention_extent(const footprint *f, char arg)
         return spans(f, 3, kv_sizes, v, field(f, "dv"));
     case 'y':
         return spans(f, 3, q_sizes, o, field(f, "dv"));
+    case 'b':
+        return spans(f, 4, scores, bias, fx_dim_of(1));
     case 'm':
-        return span(f, 4, (fx_dim[]){field(f, "batch"), field(f, "heads"), field(f, "m"), field(f, "n")},
-                    (fx_dim[]){field(f, "mask_b"), field(f, "mask_h"), field(f, "mask_m"), field(f, "mask_n")});
+        return spans(f, 4, scores, mask, fx_dim_of(1));
     default:
         return no_extent;
     }
 }
 
-/* Elements argument `arg` (x, y, w, b, r; k, v, m) spans from its offset on; -1 when the kernel does not say. */
+/* Elements argument `arg` (x, y, w, b, r; k, v, b, m) spans from its offset on; -1 when the kernel does not say. */
 static fx_dim extent_of(const fx_program *p, const fx_call_stmt *c, char arg)
 {
     footprint f = {.ctx = p->ctx, .c = c};

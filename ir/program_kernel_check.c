@@ -187,7 +187,7 @@ static void check_attention(fx_check *c, const fx_call_stmt *call)
 {
     static const char *const sizes[] = {"batch", "heads", "kv_heads", "m", "dv", "slots", NULL};
     static const char *const strides[] = {"n", "dk", "q_b", "q_h", "q_m", "k_b", "k_h", "k_n", "v_b", "v_h", "v_n", "o_b", "o_h", "o_m",
-                                          "mask_b", "mask_h", "mask_m", "mask_n", "fill", "causal", "zero_empty", NULL};
+                                          "bias_b", "bias_h", "bias_m", "bias_n", "mask_b", "mask_h", "mask_m", "mask_n", "fill", "causal", "zero_empty", NULL};
     fx_dim heads = field(call, "heads"), kv_heads = field(call, "kv_heads"), group;
     positive(c, call, sizes);
     not_negative(c, call, strides);

@@ -279,16 +279,16 @@ static void run_rms_norm(const fxrt_layer_norm_desc *d, const float *x, const fl
 }
 
 /* One query: weights[n], out[dv] are scratch; only then is y written, which may be where q was. */
-static void attend(const fxrt_attention_desc *d, int64_t i, const float *q, const float *k, const float *v, const float *mask, double *weight,
-                   double *out, float *y)
+static void attend(const fxrt_attention_desc *d, int64_t i, const float *q, const float *k, const float *v, const float *bias, const float *mask,
+                   double *weight, double *out, float *y)
 {
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < d->n; j++) {
         weight[j] = 0;
         for (int64_t p = 0; p < d->dk; p++)
             weight[j] += (double)q[p] * k[j * d->k_n + p];
-        float add = mask ? mask[j * d->mask_n] : 0;
-        weight[j] = d->fill && add < -1e30f ? add : weight[j] * d->scale + add;
+        float first = bias ? bias[j * d->bias_n] : 0, add = mask ? mask[j * d->mask_n] : 0;
+        weight[j] = d->fill && add < -1e30f ? add : weight[j] * d->scale + first + add;
         if (d->causal && j > i)
             weight[j] = -INFINITY;
         max = max_nan(max, weight[j]);
@@ -304,8 +304,8 @@ static void attend(const fxrt_attention_desc *d, int64_t i, const float *q, cons
         y[c] = (float)out[c];
 }
 
-static void run_attention(const fx_program *p, const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *mask,
-                          float *y)
+static void run_attention(const fx_program *p, const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *bias,
+                          const float *mask, float *y)
 {
     fx_arena *scratch = fx_arena_create(p->ctx);
     double *weight = FX_NEW_ARRAY(scratch, double, (size_t)d->n + 1), *out = FX_NEW_ARRAY(scratch, double, (size_t)d->dv + 1);
@@ -314,6 +314,7 @@ static void run_attention(const fx_program *p, const fxrt_attention_desc *d, con
     for (int64_t i = 0; i < d->m; i++) {
         int64_t g = h / (d->heads / d->kv_heads);
         attend(d, i, q + b * d->q_b + h * d->q_h + i * d->q_m, k + b * d->k_b + g * d->k_h, v + b * d->v_b + g * d->v_h,
+               bias ? bias + b * d->bias_b + h * d->bias_h + i * d->bias_m : NULL,
                mask ? mask + b * d->mask_b + h * d->mask_h + i * d->mask_m : NULL, weight, out, y + b * d->o_b + h * d->o_h + i * d->o_m);
     }
     fx_arena_free(scratch);
@@ -377,7 +378,8 @@ void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs)
         run_rms_norm(&d.layer_norm, at[0], at[1], at[4]);
         break;
     case FX_K_attention:
-        run_attention(p, &d.attention, at[0], argument(k, bufs, "k"), argument(k, bufs, "v"), argument(k, bufs, "mask"), at[4]);
+        run_attention(p, &d.attention, at[0], argument(k, bufs, "k"), argument(k, bufs, "v"), argument(k, bufs, "bias"),
+                      argument(k, bufs, "mask"), at[4]);
         break;
     case FX_K_group_norm:
         run_group_norm(&d.group_norm, at[0], at[1], at[2], at[4]);

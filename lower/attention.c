@@ -14,9 +14,11 @@ typedef struct match {
     fx_node *q, *kt, *v;           /* [BH, m, k], [BH, k, n], [BH, n, d] of the two bmm */
     int64_t batch, heads, m, n;
     double scale;
-    fx_node *mask;                 /* broadcasts to the rank of scores where it is added */
-    int mask_rank;                 /* that rank */
-    int64_t mask_lead[FX_MAX_RANK];/* and the scores' leading sizes there */
+    struct addend {
+        fx_node *node;             /* broadcasts to the rank of scores where it is added */
+        int rank;                  /* that rank */
+        int64_t lead[FX_MAX_RANK]; /* and the scores' leading sizes there */
+    } mask, bias;                  /* bias is added before the mask; NULL: none */
     bool fill, safe;               /* safe: rows of -inf give 0 */
 } match;
 
@@ -51,14 +53,22 @@ static bool scalar(fx_graph *g, const fx_node *n, double *v)
     return true;
 }
 
+/* What is added or fills at `at`: from the end, the mask first and then the bias. */
 static bool take_mask(match *p, fx_node *mask, const fx_node *at, bool fill)
 {
-    if (p->mask || !fx_is_tensor(mask) || mask->type->rank > at->type->rank)
+    struct addend *to = p->mask.node ? &p->bias : &p->mask;
+    if (to->node || (p->mask.node && fill) || !fx_is_tensor(mask) || mask->type->rank > at->type->rank)
         return false;
-    p->mask = mask;
-    p->fill = fill;
-    p->mask_rank = fx_dims(at, p->mask_lead);
+    to->node = mask;
+    to->rank = fx_dims(at, to->lead);
+    p->fill = p->fill || fill;
     return true;
+}
+
+static bool is_product(fx_node *x)
+{
+    const fx_node *from = through_views(x);
+    return only(from, FX_OP_bmm) || only(from, FX_OP_mul_Tensor) || only(from, FX_OP_div_Tensor);
 }
 
 /* A mask as where has it: condition ? score : value, or the other way round, becomes 0 or the value, which fills. Values that are not
@@ -68,7 +78,7 @@ static fx_node *filled(fx_rw *w, match *p, fx_node *n)
     fx_node *condition = fx_node_input(n, 0), *a = fx_node_input(n, 1), *b = fx_node_input(n, 2), *zero, *value;
     double va, vb;
     bool keep = scalar(w->g, b, &vb), drop = scalar(w->g, a, &va);
-    if (!condition || keep == drop || !(keep ? vb < -1e30 : va < -1e30) || !fx_same_type(keep ? a : b, n) || p->mask ||
+    if (!condition || keep == drop || !(keep ? vb < -1e30 : va < -1e30) || !fx_same_type(keep ? a : b, n) || p->mask.node ||
         !fx_is_tensor(condition) || condition->type->rank > n->type->rank)
         return NULL;
     zero = fx_rw_scalar(w, 0, FX_F32, "zero");
@@ -101,10 +111,8 @@ static fx_node *trace_scores(fx_rw *w, match *p, fx_node *n)
             fx_node *a = fx_node_input(n, 0), *b = fx_node_input(n, 1);
             if (!a || !b)
                 return NULL;
-            /* The scores are the operand that comes from a product and has the sum's sizes. */
-            fx_node *from = through_views(a);
-            bool first = fx_same_type(a, n) && from && from->n_uses == 1 &&
-                         (only(from, FX_OP_bmm) || only(from, FX_OP_mul_Tensor) || only(from, FX_OP_div_Tensor));
+            /* The scores are the operand that comes from a product, or else from another sum, and has the sum's sizes. */
+            bool first = fx_same_type(a, n) && (is_product(a) || (!is_product(b) && only(through_views(a), FX_OP_add_Tensor)));
             if (!fx_same_type(first ? a : b, n) || !take_mask(p, first ? b : a, n, false))
                 return NULL;
             n = first ? a : b;
@@ -158,22 +166,34 @@ static void find_heads(match *p, const fx_node *scores)
     p->heads = fx_dim_size(p->q, 0);
 }
 
-/* The mask with rank 4, broadcasting to [batch, heads, m, n]; NULL when it does not fit. */
-static fx_node *mask4(fx_rw *w, const match *p)
+/* A mask or bias with rank 4, broadcasting to [batch, heads, m, n]; NULL when it does not fit. */
+static fx_node *mask4(fx_rw *w, const match *p, const struct addend *a, const char *suffix)
 {
     int64_t own[FX_MAX_RANK], sizes[4] = {1, 1, 1, 1};
-    int rank = fx_dims(p->mask, own), lead = p->mask_rank - 2, skip = 0;
+    int rank = fx_dims(a->node, own), lead = a->rank - 2, skip = 0;
     int64_t all[FX_MAX_RANK];
-    for (int i = 0; i < p->mask_rank; i++)
-        all[i] = i < p->mask_rank - rank ? 1 : own[i - (p->mask_rank - rank)];
-    while (lead - skip > 2 && p->mask_lead[skip] == 1)
+    fx_node *mask = a->node;
+    for (int i = 0; i < a->rank; i++)
+        all[i] = i < a->rank - rank ? 1 : own[i - (a->rank - rank)];
+    while (lead - skip > 2 && a->lead[skip] == 1)
         skip++;
     sizes[2] = all[lead];
     sizes[3] = all[lead + 1];
-    if (lead - skip == 2 && p->mask_lead[skip] == p->batch && p->mask_lead[skip + 1] == p->heads) {
+    if (lead - skip == 2 && a->lead[skip] == p->batch && a->lead[skip + 1] == p->heads) {
         sizes[0] = all[skip];
         sizes[1] = all[skip + 1];
-    } else if (lead - skip == 1 && p->mask_lead[skip] == p->batch * p->heads) {
+    } else if (lead - skip == 3 && a->lead[skip] * a->lead[skip + 1] == p->batch && a->lead[skip + 2] == p->heads) {
+        /* the batch is split where it is added, as into pictures and windows of each: repeated for all pictures */
+        sizes[1] = all[skip + 2];
+        if (all[skip] != 1 || all[skip + 1] != 1) {
+            int64_t apart[5] = {all[skip], all[skip + 1], all[skip + 2], all[lead], all[lead + 1]};
+            mask = fx_rw_view(w, mask, 5, apart, fx_arena_printf(w->scratch, "%s_of", suffix));
+            apart[0] = a->lead[skip];
+            apart[1] = a->lead[skip + 1];
+            mask = fx_rw_expand(w, mask, 5, apart, fx_arena_printf(w->scratch, "%s_for", suffix));
+            sizes[0] = p->batch;
+        }
+    } else if (lead - skip == 1 && a->lead[skip] == p->batch * p->heads) {
         if (all[skip] != 1) {
             sizes[0] = p->batch;
             sizes[1] = p->heads;
@@ -183,7 +203,7 @@ static fx_node *mask4(fx_rw *w, const match *p)
             if (all[i] != 1)
                 return NULL;
     }
-    return fx_rw_view(w, p->mask, 4, sizes, "mask4");
+    return fx_rw_view(w, mask, 4, sizes, suffix);
 }
 
 static fx_node *operand4(fx_rw *w, const match *p, fx_node *x, const char *suffix)
@@ -217,9 +237,11 @@ static bool recognise(fx_rw *w)
     p.n = fx_dim_size(p.kt, -1);
     if (!p.m || !p.n || !fx_dim_size(p.q, -1) || fx_dim_size(p.v, 0) != fx_dim_size(p.q, 0))
         return false;
-    find_heads(&p, p.mask && p.mask_rank == 4 ? scores : soft->type->rank == 4 ? soft : product);
-    fx_node *mask = NULL;
-    if (p.mask && !(mask = mask4(w, &p)))
+    find_heads(&p, p.mask.node && p.mask.rank == 4 ? scores : soft->type->rank == 4 ? soft : product);
+    fx_node *mask = NULL, *bias = NULL;
+    if (p.safe && p.bias.node)
+        return false;
+    if ((p.mask.node && !(mask = mask4(w, &p, &p.mask, "mask4"))) || (p.bias.node && !(bias = mask4(w, &p, &p.bias, "bias4"))))
         return false;
     fx_node *k4 = operand4(w, &p, p.kt, "key_t");
     k4 = fx_rw_permute(w, k4, 4, (int64_t[]){0, 1, 3, 2}, "key");
@@ -232,8 +254,10 @@ static bool recognise(fx_rw *w)
     fx_call_bool(&c, false);
     fx_call_float(&c, p.scale);
     fx_call_bool(&c, false);
-    if (!p.safe)
+    if (!p.safe) {
         fx_call_bool(&c, p.fill);
+        fx_call_node(&c, bias);
+    }
     fx_node *y = fx_rw_node(w, &c, "attention");
     fx_rw_view(w, y, 3, (int64_t[]){p.batch * p.heads, p.m, fx_dim_size(p.v, -1)}, NULL);
     return true;
@@ -278,6 +302,10 @@ static void spell_out(fx_rw *w)
     fx_node *s = fx_rw_binary(w, FX_OP_bmm, matrices(w, q, heads, "queries"), kt, "products");
     s = fx_rw_number(w, FX_OP_mul_Tensor, fx_rw_view(w, s, 4, shape, "scores"), fx_node_float(n, 6), "scaled");
     fx_node *low = fx_rw_scalar(w, -INFINITY, dtype, "low");
+    if (spelled && fx_node_input(n, 9)) {
+        fx_node *bias = fx_rw_wide(w, fx_node_input(n, 9));
+        s = fx_rw_binary(w, FX_OP_add_Tensor, s, bias, "biased");
+    }
     if (mask && mask->type->dtype == FX_BOOL) {
         s = fx_rw_where(w, mask, s, low, "masked");
     } else if (mask && spelled && fx_node_bool(n, 8)) {
@@ -329,7 +357,7 @@ static void prepare(fx_rw *w)
     for (int i = 0; i < 3; i++)
         fx_call_node(&c, half ? fx_rw_cast(w, fx_node_input(n, i), FX_F32, (const char *[]){"query", "key", "value"}[i]) : fx_node_input(n, i));
     fx_call_node(&c, mask);
-    for (int i = 4; i < (n->op->id == FX_OP_attention ? 9 : 8); i++)
+    for (int i = 4; i < (n->op->id == FX_OP_attention ? 10 : 8); i++)
         fx_call_copy(&c, n, i);
     if (half)
         fx_rw_finish(w, fx_rw_node(w, &c, "wide"));
@@ -359,9 +387,52 @@ static void find_causal(fx_rw *w)
     fx_call_node(&c, NULL);
     fx_call_float(&c, 0);
     fx_call_bool(&c, true);
-    for (int i = 6; i < (n->op->id == FX_OP_attention ? 9 : 8); i++)
+    for (int i = 6; i < (n->op->id == FX_OP_attention ? 10 : 8); i++)
         fx_call_copy(&c, n, i);
     fx_rw_become(w, &c);
+}
+
+/* What heads of x repeat: x is [batch, heads, rows, columns] viewed from [batch, heads of the source, times, rows, columns], where one of each
+ * is expanded to `times`. NULL: they do not. */
+static fx_node *repeated(const fx_node *x)
+{
+    const fx_node *e = fx_is_call(x, FX_OP_view) ? fx_node_input(x, 0) : NULL;
+    fx_node *u = e && fx_is_call(e, FX_OP_expand) ? fx_node_input(e, 0) : NULL;
+    fx_dim to[FX_MAX_RANK], wide[FX_MAX_RANK], one[FX_MAX_RANK];
+    if (!u || fx_sizes(x, to) != 4 || fx_sizes(e, wide) != 5 || fx_sizes(u, one) != 5 || !fx_dim_is(one[2], 1))
+        return NULL;
+    for (int i = 0; i < 5; i++)
+        if (i != 2 && !fx_dim_equal(one[i], wide[i]))
+            return NULL;
+    bool same = fx_dim_equal(to[0], wide[0]) && fx_dim_equal(to[2], wide[3]) && fx_dim_equal(to[3], wide[4]);
+    return same && !fx_dim_equal(to[1], wide[1]) && fx_dim_known(to[1]) && fx_dim_known(wide[1]) && wide[1].value > 0 ? u : NULL;
+}
+
+/* Keys and values whose heads are repeated for groups of queries: the kernel reads each for the whole group. */
+static bool group_heads(fx_rw *w)
+{
+    fx_node *n = w->at, *from[2];
+    fx_dim s[2][FX_MAX_RANK];
+    if (n->type->rank != 4 || fx_node_bool(n, 7))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        if (!(from[i] = repeated(fx_node_input(n, i + 1))))
+            return false;
+        fx_sizes(from[i], s[i]);
+    }
+    if (!fx_dim_equal(s[0][1], s[1][1]))
+        return false;
+    fx_call c = fx_rw_call(w, n->op->id);
+    fx_call_node(&c, fx_node_input(n, 0));
+    for (int i = 0; i < 2; i++)
+        fx_call_node(&c, fx_rw_view_to(w, from[i], 4, (fx_dim[]){s[i][0], s[i][1], s[i][3], s[i][4]}, i ? "values" : "keys"));
+    for (int i = 3; i < 7; i++)
+        fx_call_copy(&c, n, i);
+    fx_call_bool(&c, true);
+    for (int i = 8; n->op->id == FX_OP_attention && i < 10; i++)
+        fx_call_copy(&c, n, i);
+    fx_rw_become(w, &c);
+    return true;
 }
 
 static bool is_static(const fx_node *n)
@@ -399,12 +470,14 @@ fx_status fx_pass_attention(fx_lower *l)
         return FX_OK;
     FX_TRY(fx_fold_constants(g, l->scratch)); /* masks */
     FX_TRY(fx_pass_simplify(l));
+    changed = false;
     FX_FOR_NODES(g, n)
         if (fx_is_call(n, FX_OP_attention) || fx_is_call(n, FX_OP_scaled_dot_product_attention)) {
             fx_rw w = fx_rw_at(g, l->scratch, n);
             find_causal(&w);
+            changed |= group_heads(&w);
             FX_TRY(w.status);
         }
     fx_remove_dead(g);
-    return FX_OK;
+    return changed ? fx_pass_simplify(l) : FX_OK;
 }

@@ -495,9 +495,11 @@ fx_status fx_pass_build(fx_lower *l)
     b.seen = FX_NEW_ARRAY(s, fx_node *, ids);
     b.nhwc = FX_NEW_ARRAY(s, fx_window *, ids);
     b.dense = FX_NEW_ARRAY(s, fx_window *, ids);
+    b.turned = FX_NEW_ARRAY(s, fx_window *, ids);
     b.home = FX_NEW_ARRAY(s, fx_home, ids);
     b.made = FX_NEW_ARRAY(s, const fx_sexpr *, ids);
     b.made_in = FX_NEW_ARRAY(s, int, ids);
+    b.passed = FX_NEW_ARRAY(s, bool, ids);
     b.again = FX_NEW_ARRAY(s, bool, ids);
     b.path_uses = FX_NEW_ARRAY(s, int, ids);
     for (size_t i = 0; i < ids; i++) {

@@ -62,9 +62,11 @@ typedef struct fx_build {
     fx_window **results;            /* of a node with several results: where each lies (buf -1: not made); NULL: value is the first */
     fx_window **nhwc;              /* a channels-last copy made of the value, NULL: none */
     fx_window **dense;             /* a row-major copy, likewise */
+    fx_window **turned;            /* a constant mask with its columns dense, likewise */
     fx_home *home;
     const fx_sexpr **made;         /* expression or local of a node within the nest being made: valid where made_in is its number */
     int *made_in, n_nests;
+    bool *passed;                  /* views that what they view is written through: they have no value */
     bool *again;                   /* computed in each region that reads it, and never stored */
     int *path_uses;                /* how many groups share the node's module path */
     /* graph outputs in order */
@@ -110,6 +112,8 @@ fx_dim fx_build_size(const fx_node *n, int param, int i);
 fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data);
 /* The position of sizes' dims in memory order (largest stride first); n dims. */
 void fx_window_order(fx_build *b, const fx_window *v, int *order);
+/* v seen through a view, n; false when no strides express it. */
+bool fx_window_view(fx_build *b, const fx_window *v, const fx_node *n, fx_window *out);
 bool fx_window_is_dense(fx_build *b, const fx_window *v); /* row-major without gaps */
 void fx_window_set_dense(fx_build *b, fx_window *v);      /* its strides: row-major without gaps */
 fx_dim fx_window_magnitude(fx_build *b, fx_dim stride);   /* without its sign */
@@ -164,17 +168,45 @@ typedef struct fx_read_box {
     fx_nest_access access[FX_MAX_REGION_READS + 1];
     const fx_sexpr *fill[FX_MAX_REGION_READS + 1];
 } fx_read_box;
-/* Makes n a value that is not stored: a view; a cat of src or a pad, where only loops read it and no part lies there already. */
+/* v as what a nest over its dims reads or writes. */
+void fx_read_at(const fx_window *v, fx_read *out);
+fx_imaps fx_build_imaps(fx_build *b);
+/* Whether n is not stored, but read through its map. */
+bool fx_build_is_lazy(const fx_build *b, const fx_node *n);
+/* n as a map over the values of `src` (those of lazy operands are read through in turn). false: no map says it. */
+bool fx_build_make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, const fx_sexpr *fill);
+/* Makes n a value that is not stored: a view; a cat of src or a pad, where only loops or copies read it and no part lies there already. */
 bool fx_build_lazy_view(fx_build *b, fx_node *n);
 bool fx_build_lazy_join(fx_build *b, fx_node *n, int n_src, fx_node *const *src, const fx_sexpr *fill);
-/* n read under dims it is broadcast to. */
 /* Whether every user of n is a pointwise region, which reads through maps, maybe behind views and other joins. */
-bool fx_build_only_loops_read(const fx_build *b, const fx_node *n);
+bool fx_build_only_loops_read(fx_build *b, const fx_node *n);
+/* The same, or a view that no strides express and that is copied whether or not n is stored. */
+bool fx_build_copies_read(fx_build *b, const fx_node *n);
+/* n read under dims it is broadcast to. */
 fx_status fx_build_read(fx_build *b, fx_node *n, int rank, const fx_dim *dims, fx_read *out);
-/* The boxes of a nest over dst's dims with these reads (dst itself is one of them); false when no split makes all affine. */
+/* The boxes of a nest over dst's dims, in their order in memory, with these reads (the result is one of them); false when no split and no
+ * few cuts of the loops make all affine. */
 bool fx_build_read_boxes(fx_build *b, const fx_window *dst, int n, const fx_read *reads, int *n_boxes, fx_read_box **boxes);
+
+/* ---- build_store.c: copies of what is not stored --------------------------------------------------------------- */
 /* Stores a value that was not, laid out as `like` (NULL: row-major): a step that says why. */
 fx_status fx_build_store(fx_build *b, fx_node *n, const fx_window *like);
+/* The same at a given place, under a given title. When strides express n after all, it is a window then, and nothing is stored. */
+fx_status fx_build_store_at(fx_build *b, fx_node *n, const fx_window *out, const char *title, const char *name);
+/* Views of n, each used once, up to the first that no strides express and that has to be stored: `last`. What makes n may then write
+ * to where `last` lies, through the map from n's index to last's. */
+typedef struct fx_through {
+    fx_node *last;
+    const fx_imap *map;
+    bool image;                /* last lies channels-last */
+} fx_through;
+bool fx_build_through(fx_build *b, fx_node *n, fx_through *t);
+/* A place for last, and as what a nest over n's dims writes it. */
+fx_status fx_build_through_place(fx_build *b, const fx_through *t, fx_window *out, fx_read *to);
+/* last was made there. */
+void fx_build_through_settle(fx_build *b, fx_node *n, const fx_through *t, const fx_window *out);
+/* A lazy n is copied so; *done false: it cannot be. */
+fx_status fx_build_store_through(fx_build *b, fx_node *n, bool *done);
 
 /* ---- build_contract.c: contractions of dtypes that no kernel takes, as plain loops ------------------- */
 fx_status fx_build_sums(fx_build *b, fx_node *root);

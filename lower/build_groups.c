@@ -298,10 +298,15 @@ void fx_build_homes(fx_build *b)
             b->home[n->id] = *first;
             continue;
         }
-        bool images = fx_build_cat_of_images(b, n), all = true;
-        for (int i = 0; i < count; i++)
-            all = all && (parts[i]->type->rank != n->type->rank || (!b->home[parts[i]->id].cat && writes_slices(b, parts[i], d, images)));
-        if (!all && b->home[n->id].output < 0 && !b->home[n->id].cat && fx_build_only_loops_read(b, n))
+        bool images = fx_build_cat_of_images(b, n), all = true, none = true;
+        for (int i = 0; i < count; i++) {
+            if (parts[i]->type->rank != n->type->rank)
+                continue;
+            bool here = !b->home[parts[i]->id].cat && writes_slices(b, parts[i], d, images);
+            all = all && here;
+            none = none && !here;
+        }
+        if (!all && b->home[n->id].output < 0 && !b->home[n->id].cat && (none ? fx_build_copies_read(b, n) : fx_build_only_loops_read(b, n)))
             continue; /* not stored at all: see build_read.c */
         offset = fx_dim_of(0);
         for (int i = 0; i < count; i++) {

@@ -5,10 +5,10 @@
 #include "lower/build.h"
 
 /* A window of v that has the dims of `part`, starting at `start` of dim d. */
-static fx_window window(fx_build *b, const fx_window *v, const fx_window *part, int d, fx_dim start)
+static fx_window window(fx_build *b, const fx_window *v, const fx_type *part, int d, fx_dim start)
 {
     fx_window w = *v;
-    memcpy(w.dims, part->dims, sizeof w.dims);
+    memcpy(w.dims, part->dims, sizeof(fx_dim) * (size_t)w.rank);
     w.offset = fx_dim_add(b->ctx, v->offset, fx_dim_mul(b->ctx, start, v->strides[d]));
     return w;
 }
@@ -34,24 +34,27 @@ fx_status fx_build_cat(fx_build *b, fx_node *n)
         return FX_OK;
     if (out.buf < 0) {
         fx_window pattern = fx_build_channels_last(b, n);
-        FX_TRY(fx_build_value(b, parts[0], &first));
-        bool like_first = first.rank == rank && !fx_build_is_constant(parts[0]);
+        bool like_first = parts[0]->type->rank == rank && !fx_build_is_constant(parts[0]) && !fx_build_is_lazy(b, parts[0]);
+        if (like_first)
+            FX_TRY(fx_build_value(b, parts[0], &first));
         FX_TRY(fx_build_place(b, n, fx_build_cat_of_images(b, n) ? &pattern : like_first ? &first : NULL, &out));
     }
     b->value[n->id] = out;
     fx_dim at = fx_dim_of(0);
     for (int i = 0; i < count; i++) {
         fx_window part;
-        FX_TRY(fx_build_value(b, parts[i], &part));
-        if (part.rank == 1 && fx_dim_is(part.dims[0], 0) && rank != 1)
+        const fx_type *t = parts[i]->type;
+        if (t->rank == 1 && fx_dim_is(t->dims[0], 0) && rank != 1)
             continue; /* torch skips such empty tensors */
-        fx_window dst = window(b, &out, &part, d, at);
-        at = fx_dim_add(b->ctx, at, part.dims[d]);
-        if (same_place(&part, &dst))
-            continue;
+        fx_window dst = window(b, &out, t, d, at);
+        at = fx_dim_add(b->ctx, at, t->dims[d]);
         const char *name = fx_arena_printf(b->scratch, "%s_part%d", fx_build_name(b, n), i);
         const char *title = fx_arena_printf(b->scratch, "%s: cat, part %d of %d", n->name, i + 1, count);
-        FX_TRY(fx_build_copy(b, name, title, n, &part, &dst));
+        if (fx_build_is_lazy(b, parts[i]))
+            FX_TRY(fx_build_store_at(b, parts[i], &dst, title, name));
+        FX_TRY(fx_build_value(b, parts[i], &part));
+        if (!same_place(&part, &dst))
+            FX_TRY(fx_build_copy(b, name, title, n, &part, &dst));
     }
     return FX_OK;
 }

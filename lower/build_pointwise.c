@@ -179,14 +179,14 @@ static fx_status emit_nest(region *r, const fx_window *out, fx_stmt **at)
     return FX_OK;
 }
 
-/* One nest a box; *done false, and nothing is made, when no split of the loops makes all accesses affine. */
-static fx_status emit_boxes(region *r, const fx_window *out, bool *done)
+/* One nest a box, over the dims of the result in the order of `dims`; *done false, and nothing is made, when no split of the loops makes all accesses affine. */
+static fx_status emit_boxes(region *r, const fx_window *dims, const fx_window *out, bool *done)
 {
     fx_build *b = r->b;
     fx_read_box *boxes;
     int n_boxes;
     b->n_vars = b->n_locals = 0;
-    *done = fx_build_read_boxes(b, out, r->n_leaves + 1, r->reads, &n_boxes, &boxes);
+    *done = fx_build_read_boxes(b, dims, r->n_leaves + 1, r->reads, &n_boxes, &boxes);
     if (!*done)
         return FX_OK;
     int vars = b->n_vars;
@@ -205,18 +205,37 @@ static fx_status emit_boxes(region *r, const fx_window *out, bool *done)
     return FX_OK;
 }
 
+/* Right to where a view of the result has to be stored, which no strides express and which alone reads it. */
+static fx_status write_through(region *r, bool *done)
+{
+    fx_build *b = r->b;
+    const fx_type *t = r->root->type;
+    fx_through to;
+    fx_window out, dims = {.rank = t->rank};
+    if ((b->opt->off & FX_OFF(FUSE)) || !fx_build_through(b, r->root, &to))
+        return FX_OK;
+    memcpy(dims.dims, t->dims, sizeof(fx_dim) * (size_t)t->rank);
+    fx_window_set_dense(b, &dims);
+    FX_TRY(fx_build_through_place(b, &to, &out, &r->reads[r->n_leaves]));
+    FX_TRY(emit_boxes(r, &dims, &out, done));
+    if (*done)
+        fx_build_through_settle(b, r->root, &to, &out);
+    return FX_OK;
+}
+
 fx_status fx_build_pointwise(fx_build *b, fx_node *root)
 {
     region r = {.b = b, .root = root, .strided = true};
     FX_TRY(collect_leaves(&r, root));
     fx_window out, model;
-    FX_TRY(fx_build_place(b, root, layout_model(b, &r, &model), &out));
-    fx_read *to = &r.reads[r.n_leaves];
-    *to = (fx_read){.strided = true, .access = {.buf = out.buf, .offset = out.offset}};
-    memcpy(to->access.strides, out.strides, sizeof out.strides);
     bool done = false;
+    FX_TRY(write_through(&r, &done));
+    if (done)
+        return FX_OK;
+    FX_TRY(fx_build_place(b, root, layout_model(b, &r, &model), &out));
+    fx_read_at(&out, &r.reads[r.n_leaves]);
     if (!r.strided)
-        FX_TRY(emit_boxes(&r, &out, &done));
+        FX_TRY(emit_boxes(&r, &out, &out, &done));
     if (!done) {
         for (int k = 0; k < r.n_leaves; k++) { /* now all are stored */
             fx_window v;

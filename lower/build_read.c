@@ -1,37 +1,55 @@
 /* lower/build_read.c: values that are read through an index map instead of being stored: views that strides cannot express, concatenations
- * and pads that only loops read.
+ * and pads that only loops read, or views that are copied anyway.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * A loop nest that reads through maps is cut into boxes on which each map has one piece, and its dims are split until every access is
- * affine in the loops. Whoever wants a place in memory instead gets a copy, made once, when first asked for. */
+ * affine in the loops. Whoever wants a place in memory instead gets a copy, made once, when first asked for (build_store.c). */
 #include <string.h>
 
 #include "lower/build.h"
 
-static fx_imaps maps_of(fx_build *b)
+fx_imaps fx_build_imaps(fx_build *b)
 {
     return (fx_imaps){.ctx = b->ctx, .arena = b->scratch, .symbols = fx_build_symbols(b)};
 }
 
 /* ---- which values are not stored ---------------------------------------------------------------------------- */
 
-static bool is_lazy(const fx_build *b, const fx_node *n)
+bool fx_build_is_lazy(const fx_build *b, const fx_node *n)
 {
     return b->value[n->id].buf < 0 && b->lazy[n->id];
 }
 
-/* Whether every user of n is a pointwise region, which reads through maps, maybe behind views. */
-static bool only_loops_read(const fx_build *b, const fx_node *n, int depth)
+/* Where n would lie if it were stored. */
+static fx_window stored(fx_build *b, const fx_node *n)
 {
-    enum { DEEPEST = 6 };
+    fx_window v = {.dtype = n->type->dtype, .rank = n->type->rank};
+    if (n->op->id == FX_OP_cat && fx_build_cat_of_images(b, n))
+        return fx_build_channels_last(b, n);
+    memcpy(v.dims, n->type->dims, sizeof(fx_dim) * (size_t)v.rank);
+    fx_window_set_dense(b, &v);
+    return v;
+}
+
+/* Whether every user of n, which lies in v, is a pointwise region, which reads through maps, maybe behind views. copies: or a view that no
+ * strides express, which is copied whether or not n is stored. */
+static bool reads_through(fx_build *b, const fx_node *n, const fx_window *v, bool copies, int depth)
+{
+    enum { DEEPEST = 8 };
     for (const fx_use *u = n->first_use; u; u = u->next) {
         const fx_node *user = u->user;
         if (user->opcode != FX_CALL_FUNCTION)
             return false;
         const fx_node *root = b->root[user->id];
+        fx_window to;
+        bool view = user->op->cls == FX_CLASS_VIEW, strided = !copies || !view || fx_window_view(b, v, user, &to);
         bool joins = (user->op->id == FX_OP_cat || user->op->id == FX_OP_constant_pad_nd) && !b->home[user->id].cat && b->home[user->id].output < 0;
-        if (user->op->cls == FX_CLASS_VIEW || joins) {
-            if (depth == DEEPEST || !only_loops_read(b, user, depth + 1))
+        if (view && !strided)
+            continue;
+        if (joins && copies)
+            to = stored(b, user);
+        if (view || joins) {
+            if (depth == DEEPEST || !reads_through(b, user, &to, copies, depth + 1))
                 return false;
         } else if (user->op->cls != FX_CLASS_POINTWISE || !root || b->group[root->id].anchor || b->group[root->id].rows) {
             return false;
@@ -40,22 +58,27 @@ static bool only_loops_read(const fx_build *b, const fx_node *n, int depth)
     return n->n_uses > 0;
 }
 
-bool fx_build_only_loops_read(const fx_build *b, const fx_node *n)
+bool fx_build_only_loops_read(fx_build *b, const fx_node *n)
 {
-    return only_loops_read(b, n, 0);
+    return reads_through(b, n, NULL, false, 0);
 }
 
-/* n as a map over the values of `src` (those of lazy operands are read through in turn). false: no map says it. */
-static bool make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, const fx_sexpr *fill)
+bool fx_build_copies_read(fx_build *b, const fx_node *n)
 {
-    fx_imaps m = maps_of(b);
+    fx_window v = stored(b, n);
+    return reads_through(b, n, &v, true, 0);
+}
+
+bool fx_build_make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, const fx_sexpr *fill)
+{
+    fx_imaps m = fx_build_imaps(b);
     const fx_imap *map = fx_imap_of_node(&m, n);
     if (!map)
         return false;
     fx_lazy *lazy = FX_NEW(b->scratch, fx_lazy);
     int cap = 0;
     for (int i = 0; i < n_src; i++) {
-        const fx_lazy *of = is_lazy(b, src[i]) ? b->lazy[src[i]->id] : NULL;
+        const fx_lazy *of = fx_build_is_lazy(b, src[i]) ? b->lazy[src[i]->id] : NULL;
         cap += of ? of->n_src : 1;
     }
     lazy->src = FX_NEW_ARRAY(b->scratch, fx_node *, cap + n_src + 1);
@@ -65,7 +88,7 @@ static bool make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, c
         lazy->src[i] = src[i];
     lazy->n_src = lazy->n_operands = n_src;
     for (int i = 0; i < n_src; i++) {
-        const fx_lazy *of = is_lazy(b, src[i]) ? b->lazy[src[i]->id] : NULL;
+        const fx_lazy *of = fx_build_is_lazy(b, src[i]) ? b->lazy[src[i]->id] : NULL;
         if (!of)
             continue;
         if (of->fill && lazy->fill) /* one number for the pieces that read nothing */
@@ -85,7 +108,7 @@ static bool make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, c
 /* A chain of views that strides can express after all (heads merged with the batch and split again) is a window: no one copies. */
 static void settle(fx_build *b, fx_node *n)
 {
-    fx_imaps m = maps_of(b);
+    fx_imaps m = fx_build_imaps(b);
     const fx_lazy *lazy = b->lazy[n->id];
     if (lazy->map->n != 1 || lazy->map->piece[0].source < 0)
         return;
@@ -104,7 +127,7 @@ static void settle(fx_build *b, fx_node *n)
 bool fx_build_lazy_view(fx_build *b, fx_node *n)
 {
     fx_node *x = fx_node_input(n, 0);
-    if (!make_lazy(b, n, 1, &x, NULL))
+    if (!fx_build_make_lazy(b, n, 1, &x, NULL))
         return false;
     settle(b, n);
     return true;
@@ -114,12 +137,12 @@ bool fx_build_lazy_join(fx_build *b, fx_node *n, int n_src, fx_node *const *src,
 {
     enum { MOST_PARTS = 8 };
     const fx_home *home = &b->home[n->id];
-    if (home->cat || home->output >= 0 || n_src > MOST_PARTS || !only_loops_read(b, n, 0))
+    if (home->cat || home->output >= 0 || n_src > MOST_PARTS || !fx_build_copies_read(b, n))
         return false;
     for (int i = 0; i < n_src; i++)
         if (b->home[src[i]->id].cat == n) /* computed in place: nothing is copied */
             return false;
-    return make_lazy(b, n, n_src, src, fill);
+    return fx_build_make_lazy(b, n, n_src, src, fill);
 }
 
 /* ---- reading -------------------------------------------------------------------------------------------------- */
@@ -134,8 +157,8 @@ static void widen(const fx_window *v, int rank, fx_dim *strides)
 
 fx_status fx_build_read(fx_build *b, fx_node *n, int rank, const fx_dim *dims, fx_read *out)
 {
-    fx_imaps m = maps_of(b);
-    const fx_lazy *lazy = is_lazy(b, n) ? b->lazy[n->id] : NULL;
+    fx_imaps m = fx_build_imaps(b);
+    const fx_lazy *lazy = fx_build_is_lazy(b, n) ? b->lazy[n->id] : NULL;
     *out = (fx_read){0};
     if (lazy) {
         const fx_imap *wide = fx_imap_expand(&m, n->type->rank, n->type->dims, rank, dims);
@@ -164,6 +187,12 @@ fx_status fx_build_read(fx_build *b, fx_node *n, int rank, const fx_dim *dims, f
     out->access = (fx_nest_access){.buf = v.buf, .offset = v.offset};
     widen(&v, rank, out->access.strides);
     return FX_OK;
+}
+
+void fx_read_at(const fx_window *v, fx_read *out)
+{
+    *out = (fx_read){.strided = true, .access = {.buf = v->buf, .offset = v->offset}};
+    memcpy(out->access.strides, v->strides, sizeof v->strides);
 }
 
 static const fx_imap *strided_map(const fx_imaps *m, int rank, const fx_dim *dims, const fx_nest_access *a)
@@ -209,96 +238,107 @@ static bool make_box(fx_build *b, const fx_imaps *m, int rank, const fx_imap_box
     return true;
 }
 
-bool fx_build_read_boxes(fx_build *b, const fx_window *dst, int n, const fx_read *reads, int *n_boxes, fx_read_box **boxes)
+/* Where to cut a dim of size `size` so that the digits of index x run through whole periods on one side: at the first or the last multiple. */
+static int64_t uneven(const fx_ix *of, int dim, int64_t size, fx_dim period)
 {
-    fx_imaps m = maps_of(b);
-    const fx_imap **maps = FX_NEW_ARRAY(b->scratch, const fx_imap *, n + 1);
-    int order[FX_MAX_RANK], n_cuts;
-    const fx_imap_box *cuts;
-    for (int k = 0; k < n; k++)
-        maps[k] = reads[k].strided ? strided_map(&m, dst->rank, dst->dims, &reads[k].access) : reads[k].map;
-    if (!fx_imap_boxes(&m, n, maps, &n_cuts, &cuts))
-        return false;
-    fx_window_order(b, dst, order);
-    *boxes = FX_NEW_ARRAY(b->scratch, fx_read_box, n_cuts + 1);
-    *n_boxes = n_cuts;
-    for (int i = 0; i < n_cuts; i++)
-        if (!make_box(b, &m, dst->rank, &cuts[i], order, n, reads, maps, &(*boxes)[i]))
-            return false;
-    return true;
+    int64_t base, coef = 0, step;
+    if (!fx_dim_known(period) || period.value < 2 || !fx_dim_known(of->base))
+        return 0;
+    for (int i = 0; i < of->n; i++) {
+        const fx_ix_term *t = &of->term[i];
+        if (!fx_dim_known(t->coef) || (t->var != dim && t->coef.value % period.value))
+            return 0; /* where periods begin depends on other dims */
+        coef = t->var == dim ? t->coef.value : coef;
+    }
+    base = of->base.value % period.value;
+    base = base ? period.value - (base < 0 ? base + period.value : base) : 0; /* as far as the next multiple */
+    if (coef < 1 || period.value % coef || base % coef)
+        return 0;
+    step = period.value / coef;
+    base /= coef;
+    if (base > 0)
+        return base < size ? base : 0;
+    return size % step ? size / step * step : 0;
 }
 
-/* ---- copies of what is not stored ------------------------------------------------------------------------------ */
-
-/* Stores what the lazy operands of n read, so that n reads through a map of its own op only. */
-static fx_status shorten(fx_build *b, fx_node *n)
+/* The first such cut of a box in the digits of x; *at 0: none. */
+static void find_cut(const fx_ix *x, int rank, const fx_dim *dims, int *dim, int64_t *at)
 {
-    const fx_lazy *lazy = b->lazy[n->id];
-    for (int i = 0; i < lazy->n_operands; i++) {
-        fx_node *d = lazy->src[i];
-        if (!is_lazy(b, d))
+    for (int i = 0; i < x->n && !*at; i++) {
+        const fx_ix_term *t = &x->term[i];
+        if (t->var >= 0)
             continue;
-        if (d->op->cls == FX_CLASS_VIEW && is_lazy(b, fx_node_input(d, 0))) {
-            fx_window v; /* a view of what is stored is often a window */
-            FX_TRY(fx_build_value(b, fx_node_input(d, 0), &v));
-            b->lazy[d->id] = NULL;
-            FX_TRY(fx_build_view(b, d));
+        for (int d = 0; d < rank && !*at; d++) {
+            if (!fx_dim_known(dims[d]))
+                continue;
+            *dim = d;
+            if (fx_dim_known(t->mod) && fx_dim_known(t->div) && t->mod.value > 0 && t->div.value < INT32_MAX && t->mod.value < INT32_MAX)
+                *at = uneven(t->of, d, dims[d].value, fx_dim_of(t->div.value * t->mod.value));
+            if (!*at)
+                *at = uneven(t->of, d, dims[d].value, t->div);
         }
-        if (is_lazy(b, d))
-            FX_TRY(fx_build_store(b, d, NULL));
+        if (!*at)
+            find_cut(t->of, rank, dims, dim, at);
     }
-    b->lazy[n->id] = NULL;
-    if (n->op->cls == FX_CLASS_VIEW)
-        return fx_build_view(b, n);
-    return make_lazy(b, n, lazy->n_operands, lazy->src, lazy->fill) ? FX_OK : FX_INTERNAL;
 }
 
-/* The boxes of a copy of n into a place; false when no loops read through its map. */
-static bool copy_boxes(fx_build *b, const fx_read *from, const fx_window *out, int *n_boxes, fx_read_box **boxes)
+/* Boxes that a nest is cut into; more are not worth their code. */
+enum { MOST_BOXES = 24 };
+
+/* What boxes are made of. */
+typedef struct boxes {
+    fx_build *b;
+    fx_imaps m;
+    int rank, order[FX_MAX_RANK];
+    int n_reads;
+    const fx_read *reads;
+    const fx_imap **maps;
+    int n;
+    fx_read_box *box;
+} boxes;
+
+/* The box as one nest, or cut in two where digits would begin or end in the middle of a period. */
+static bool add_box(boxes *s, const fx_imap_box *box)
 {
-    fx_read reads[2] = {*from, {.strided = true, .access = {.buf = out->buf, .offset = out->offset}}};
-    memcpy(reads[1].access.strides, out->strides, sizeof out->strides);
-    b->n_vars = b->n_locals = 0;
-    return fx_build_read_boxes(b, out, 2, reads, n_boxes, boxes);
+    if (s->n == MOST_BOXES)
+        return false;
+    if (make_box(s->b, &s->m, s->rank, box, s->order, s->n_reads, s->reads, s->maps, &s->box[s->n])) {
+        s->n++;
+        return true;
+    }
+    fx_dim dims[FX_MAX_RANK];
+    int64_t at = 0;
+    int dim = 0;
+    for (int i = 0; i < s->rank; i++)
+        dims[i] = fx_dim_sub(s->b->ctx, box->hi[i], box->lo[i]);
+    for (int k = 0; k < s->n_reads && !at; k++) {
+        const fx_imap_piece *p = &s->maps[k]->piece[box->piece[k]];
+        if (p->source >= 0)
+            find_cut(fx_ix_within(&s->m, s->rank, box->lo, box->hi, p->index[0]), s->rank, dims, &dim, &at);
+    }
+    if (!at)
+        return false;
+    fx_imap_box part[2] = {*box, *box};
+    part[0].hi[dim] = part[1].lo[dim] = fx_dim_plus(s->b->ctx, box->lo[dim], at);
+    return add_box(s, &part[0]) && add_box(s, &part[1]);
 }
 
-fx_status fx_build_store(fx_build *b, fx_node *n, const fx_window *like)
+bool fx_build_read_boxes(fx_build *b, const fx_window *dst, int n, const fx_read *reads, int *n_boxes, fx_read_box **out)
 {
-    fx_window out;
-    fx_read read;
-    fx_read_box *boxes;
-    int n_boxes;
-    FX_TRY(fx_build_read(b, n, n->type->rank, n->type->dims, &read));
-    FX_TRY(fx_build_place(b, n, like, &out));
-    bool made = copy_boxes(b, &read, &out, &n_boxes, &boxes);
-    if (!made) {
-        FX_TRY(shorten(b, n));
-        if (b->value[n->id].buf >= 0)
-            return FX_OK; /* a window now */
-        FX_TRY(fx_build_read(b, n, n->type->rank, n->type->dims, &read));
-        made = copy_boxes(b, &read, &out, &n_boxes, &boxes);
-    }
-    if (!made)
-        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: no loops read through it to sizes %s", n->target,
-                       fx_build_dims(b, out.rank, out.dims));
-    const char *why = n->op->cls == FX_CLASS_VIEW ? "view" : n->op->id == FX_OP_cat ? "cat" : "pad";
-    fx_step *s = fx_program_step(b->p, fx_arena_printf(b->scratch, "%s_copy", n->name));
-    s->loc = n->loc;
-    s->title = fx_arena_printf(b->p->arena, "%s: %s for the %s [%s]", n->name, like ? "NHWC" : "row-major", why, fx_build_dims(b, out.rank, out.dims));
-    s->shapes = fx_build_dims(b, out.rank, out.dims);
-    fx_stmt **tail = &s->body;
-    for (int i = 0; i < n_boxes; i++) {
-        fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
-        store->buf = out.buf;
-        store->index = fx_nest_index(b, &boxes[i].nest, &boxes[i].access[1]);
-        store->value = boxes[i].fill[0];
-        if (!store->value) {
-            fx_affine from = fx_nest_index(b, &boxes[i].nest, &boxes[i].access[0]);
-            store->value = fx_s_load(b->p, boxes[i].access[0].buf, &from);
-        }
-        *tail = fx_nest_wrap(b, &boxes[i].nest, store);
-        tail = &(*tail)->next;
-    }
-    b->value[n->id] = out;
-    return FX_OK;
+    boxes s = {.b = b, .m = fx_build_imaps(b), .rank = dst->rank, .n_reads = n, .reads = reads};
+    int n_cuts;
+    const fx_imap_box *cuts;
+    s.maps = FX_NEW_ARRAY(b->scratch, const fx_imap *, n + 1);
+    for (int k = 0; k < n; k++)
+        s.maps[k] = reads[k].strided ? strided_map(&s.m, dst->rank, dst->dims, &reads[k].access) : reads[k].map;
+    if (!fx_imap_boxes(&s.m, n, s.maps, &n_cuts, &cuts) || n_cuts > MOST_BOXES)
+        return false;
+    fx_window_order(b, dst, s.order);
+    s.box = FX_NEW_ARRAY(b->scratch, fx_read_box, MOST_BOXES);
+    for (int i = 0; i < n_cuts; i++)
+        if (!add_box(&s, &cuts[i]))
+            return false;
+    *n_boxes = s.n;
+    *out = s.box;
+    return true;
 }

@@ -430,49 +430,64 @@ static fx_window diagonal(fx_build *b, const fx_window *v, const fx_node *n)
     return r;
 }
 
+/* A view under other sizes, in the same order. */
+static bool is_resize(const fx_node *n)
+{
+    return n->op->id == FX_OP_view || n->op->id == FX_OP_unsqueeze || n->op->id == FX_OP_squeeze_dims;
+}
+
+bool fx_window_view(fx_build *b, const fx_window *v, const fx_node *n, fx_window *out)
+{
+    switch (n->op->id) {
+    case FX_OP_permute:
+        *out = permuted(v, n);
+        return true;
+    case FX_OP_expand:
+        *out = expanded(v, n->type);
+        return true;
+    case FX_OP_slice_Tensor:
+        *out = sliced(b, v, n);
+        return true;
+    case FX_OP_select_int:
+        *out = selected(b, v, n);
+        return true;
+    case FX_OP_unfold:
+        *out = unfolded(b, v, n);
+        return true;
+    case FX_OP_diagonal:
+        *out = diagonal(b, v, n);
+        return true;
+    case FX_OP_flip:
+        *out = flipped(b, v, n);
+        return true;
+    default:
+        return is_resize(n) && fx_window_reshape(b, v, n->type->rank, n->type->dims, out);
+    }
+}
+
 fx_status fx_build_view(fx_build *b, fx_node *n)
 {
     fx_node *x = fx_node_input(n, 0);
     fx_window v, r;
-    if (b->value[x->id].buf < 0 && b->lazy[x->id] && fx_build_lazy_view(b, n))
-        return FX_OK;
+    if (b->passed[n->id] || b->value[n->id].buf >= 0)
+        return FX_OK; /* x was written through it */
+    if (fx_build_is_lazy(b, x)) {
+        bool done = fx_build_lazy_view(b, n);
+        if (!done)
+            FX_TRY(fx_build_store_through(b, x, &done));
+        if (done)
+            return FX_OK;
+    }
     FX_TRY(fx_build_value(b, x, &v));
-    switch (n->op->id) {
-    case FX_OP_permute:
-        r = permuted(&v, n);
-        break;
-    case FX_OP_expand:
-        r = expanded(&v, n->type);
-        break;
-    case FX_OP_slice_Tensor:
-        r = sliced(b, &v, n);
-        break;
-    case FX_OP_select_int:
-        r = selected(b, &v, n);
-        break;
-    case FX_OP_unfold:
-        r = unfolded(b, &v, n);
-        break;
-    case FX_OP_diagonal:
-        r = diagonal(b, &v, n);
-        break;
-    case FX_OP_flip:
-        r = flipped(b, &v, n);
-        break;
-    case FX_OP_view:
-    case FX_OP_unsqueeze:
-    case FX_OP_squeeze_dims:
-        if (!fx_window_reshape(b, &v, n->type->rank, n->type->dims, &r)) {
-            if (fx_build_lazy_view(b, n))
-                return FX_OK;
-            FX_TRY(fx_build_dense(b, x, &v));
-            if (!fx_window_reshape(b, &v, n->type->rank, n->type->dims, &r))
-                return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: the sizes %s of '%s' are not seen to hold as many elements as %s", n->target,
-                               fx_build_dims(b, v.rank, v.dims), x->name, fx_build_dims(b, n->type->rank, n->type->dims));
-        }
-        break;
-    default:
-        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s cannot be compiled yet", n->op->name);
+    if (!fx_window_view(b, &v, n, &r)) {
+        if (!is_resize(n))
+            return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s cannot be compiled yet", n->op->name);
+        if (fx_build_lazy_view(b, n))
+            return FX_OK;
+        FX_TRY(fx_build_dense(b, x, &v));
+        if (!fx_window_view(b, &v, n, &r))
+            return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: the sizes %s of '%s' are not seen to hold as many elements as %s", n->target,
+                           fx_build_dims(b, v.rank, v.dims), x->name, fx_build_dims(b, n->type->rank, n->type->dims));
     }
     b->value[n->id] = r;
     return FX_OK;

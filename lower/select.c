@@ -118,9 +118,11 @@ static fx_status converted(fx_build *b, fx_node *n, const fx_window *v, fx_dtype
 fx_status fx_select_input(fx_build *b, fx_node *n, fx_select_layout layout, fx_window *out)
 {
     fx_window v;
+    if (layout == FX_CHANNELS_LAST && n->type->dtype == FX_F32)
+        return fx_build_nhwc(b, n, out); /* a view that is not stored yet is stored so */
     FX_TRY(fx_build_value(b, n, &v));
     if (v.dtype == FX_F32)
-        return layout == FX_AS_IT_LIES ? (*out = v, FX_OK) : layout == FX_ROW_MAJOR ? fx_build_dense(b, n, out) : fx_build_nhwc(b, n, out);
+        return layout == FX_AS_IT_LIES ? (*out = v, FX_OK) : fx_build_dense(b, n, out);
     fx_window like = v;
     if (layout == FX_CHANNELS_LAST)
         like = fx_build_channels_last(b, n);

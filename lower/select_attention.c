@@ -1,5 +1,7 @@
 /* lower/select_attention.c: attention becomes one kernel call. What the kernel does not do, lower/attention.c has taken apart.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
 #include "lower/rewrite.h"
 #include "lower/select.h"
 
@@ -19,21 +21,56 @@ static void set_strides(fx_call_stmt *c, const fx_window *v, const char *const *
         fx_call_set_dim(c, names[i], v->strides[i]);
 }
 
-/* The mask's dims of 1 are broadcast: without a stride. */
-static fx_status set_mask(fx_build *b, fx_node *n, fx_call_stmt *c)
+/* A constant mask with its columns dense, so that the kernel adds it to whole vectors of queries; false: it is not constant, or there is
+ * a number for all queries. */
+static fx_status turned(fx_build *b, fx_node *n, fx_node *from, fx_window *v, bool *done)
 {
-    static const char *const names[] = {"mask_b", "mask_h", "mask_m", "mask_n"};
-    fx_node *from = fx_node_input(n, 3);
+    const float *data;
+    const fx_type *t = from->type;
+    fx_window **cached = &b->turned[from->id];
+    if (*cached) {
+        *v = **cached;
+        *done = true;
+        return FX_OK;
+    }
+    *done = fx_build_is_constant(from) && t->dtype == FX_F32 && !fx_dim_is(t->dims[2], 1) && !fx_dim_is(t->dims[3], 1);
+    if (!*done)
+        return FX_OK;
+    FX_TRY(fx_build_constant(b, n, from, "mask", &data));
+    const int64_t rows = t->dims[2].value, columns = t->dims[3].value, all = t->dims[0].value * t->dims[1].value * rows * columns;
+    float *to = NULL;
+    *v = (fx_window){.dtype = FX_F32, .rank = 4};
+    memcpy(v->dims, t->dims, 4 * sizeof *t->dims);
+    fx_window_set_dense(b, v);
+    v->strides[2] = fx_dim_of(1);
+    v->strides[3] = fx_dim_of(rows);
+    v->buf = fx_select_packed(b, from->target, (size_t)all, "columns dense", &to);
+    for (int64_t i = 0; i < all; i++)
+        to[i / (rows * columns) * (rows * columns) + i % columns * rows + i / columns % rows] = data[i];
+    *cached = fx_arena_dup(b->scratch, v, sizeof *v);
+    return FX_OK;
+}
+
+/* The mask, or the bias before it: dims of 1 are broadcast, without a stride. */
+static fx_status set_mask(fx_build *b, fx_node *n, fx_call_stmt *c, int param)
+{
+    static const char *const names[2][4] = {{"mask_b", "mask_h", "mask_m", "mask_n"}, {"bias_b", "bias_h", "bias_m", "bias_n"}};
+    const bool bias = param == 9;
+    fx_node *from = bias && n->op->id != FX_OP_attention ? NULL : fx_node_input(n, param);
     fx_window v;
+    bool done = false;
     if (!from)
         return FX_OK;
-    FX_TRY(fx_build_value(b, from, &v));
+    if (bias || !(n->op->id == FX_OP_attention && fx_node_bool(n, 8))) /* where it fills, the kernel goes by rows */
+        FX_TRY(turned(b, n, from, &v, &done));
+    if (!done)
+        FX_TRY(fx_build_value(b, from, &v));
     if (!fx_window_forward(b, &v))
         FX_TRY(fx_build_dense(b, from, &v));
     FX_TRY(fx_select_fits(b, n, &v));
     for (int i = 0; i < 4; i++)
-        fx_call_set_dim(c, names[i], fx_dim_is(v.dims[i], 1) ? fx_dim_of(0) : v.strides[i]);
-    fx_call_set_window(c, "mask", &v);
+        fx_call_set_dim(c, names[bias][i], fx_dim_is(v.dims[i], 1) ? fx_dim_of(0) : v.strides[i]);
+    fx_call_set_window(c, bias ? "bias" : "mask", &v);
     return FX_OK;
 }
 
@@ -80,7 +117,8 @@ fx_status fx_select_attention(fx_build *b, fx_node *n)
     FX_TRY(operand(b, n, 1, &k));
     FX_TRY(operand(b, n, 2, &v));
     fx_call_stmt *c = fx_call_new(b, FX_K_attention);
-    FX_TRY(set_mask(b, n, c));
+    FX_TRY(set_mask(b, n, c, 9));
+    FX_TRY(set_mask(b, n, c, 3));
     FX_TRY(fx_build_place(b, n, place_like(n, &q, &pattern), &y));
     FX_TRY(fx_select_fits(b, n, &y));
     fx_call_set_dim(c, "batch", q.dims[0]);

@@ -15,7 +15,7 @@ enum { FXRT_ATTENTION_HALF = FXRT_LANES > 1 ? (FXRT_NV + 1) / 2 : FXRT_NV };
 
 /* A unit, and its scratch memory: workspace.c knows the sizes. */
 typedef struct fxrt_attention_unit {
-    const float *q, *k, *v, *mask;
+    const float *q, *k, *v, *bias, *mask;
     float *o;
     int first, rows;  /* queries [first, first + rows) */
     int width;        /* of a row of scores: rows, filled up to panels */
@@ -81,25 +81,42 @@ FXRT_NOINLINE void fxrt_attention_scores(const fxrt_attention_desc *d, const fxr
     }
 }
 
-static inline void fxrt_attention_mask(const fxrt_attention_desc *d, const fxrt_attention_unit *u, int key, int keys)
+/* Adds rows of numbers to the scores, or puts them there where they are below -1e30 (`fill`). Where columns are dense, as in a mask that
+ * was turned over beforehand, whole vectors of queries are done. */
+static inline void fxrt_attention_add(const fxrt_attention_unit *u, const float *from, int s_m, int s_n, int fills, int keys)
 {
-    if (u->mask && d->mask_m == 0)
+    if (s_m == 0)
         for (int j = 0; j < keys; j++) {
-            const float m = u->mask[(ptrdiff_t)(key + j) * d->mask_n];
-            const int fill = d->fill && m < -1e30f;
+            const float m = from[(ptrdiff_t)j * s_n];
+            const int fill = fills && m < -1e30f;
             float *s = u->scores + (ptrdiff_t)j * u->width;
             for (int i = 0; i < u->rows; i += FXRT_LANES)
                 fxrt_v_store(s + i, fill ? fxrt_v_set1(m) : fxrt_v_add(fxrt_v_load(s + i), fxrt_v_set1(m)));
         }
-    else if (u->mask)
+    else if (s_m == 1 && !fills)
+        for (int j = 0; j < keys; j++) {
+            const float *m = from + (ptrdiff_t)j * s_n;
+            float *s = u->scores + (ptrdiff_t)j * u->width;
+            for (int i = 0; i < u->rows; i += FXRT_LANES)
+                fxrt_v_store(s + i, fxrt_v_add(fxrt_v_load(s + i), fxrt_v_load_some(m + i, u->rows - i)));
+        }
+    else
         for (int i = 0; i < u->rows; i++) {
-            const float *m = u->mask + ((ptrdiff_t)i * d->mask_m + (ptrdiff_t)key * d->mask_n);
+            const float *m = from + (ptrdiff_t)i * s_m;
             for (int j = 0; j < keys; j++) {
-                const float a = m[(ptrdiff_t)j * d->mask_n];
+                const float a = m[(ptrdiff_t)j * s_n];
                 float *s = u->scores + ((ptrdiff_t)j * u->width + i);
-                *s = d->fill && a < -1e30f ? a : *s + a;
+                *s = fills && a < -1e30f ? a : *s + a;
             }
         }
+}
+
+static inline void fxrt_attention_mask(const fxrt_attention_desc *d, const fxrt_attention_unit *u, int key, int keys)
+{
+    if (u->bias)
+        fxrt_attention_add(u, u->bias + (ptrdiff_t)key * d->bias_n, d->bias_m, d->bias_n, 0, keys);
+    if (u->mask)
+        fxrt_attention_add(u, u->mask + (ptrdiff_t)key * d->mask_n, d->mask_m, d->mask_n, d->fill, keys);
     if (d->causal)
         for (int j = fxrt_max_int(u->first + 1 - key, 0); j < keys; j++) { /* hidden from queries before key + j */
             float *s = u->scores + (ptrdiff_t)j * u->width;
@@ -246,8 +263,8 @@ static inline void fxrt_attention_unit_run(const fxrt_attention_desc *d, const f
     }
 }
 
-FXRT_KERNEL void fxrt_attention(const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *mask, float *o,
-                                float *ws)
+FXRT_KERNEL void fxrt_attention(const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *bias,
+                                const float *mask, float *o, float *ws)
 {
     const int most = fxrt_min_int(FXRT_ATTENTION_ROWS, (d->m + FXRT_NR - 1) / FXRT_NR * FXRT_NR); /* queries a unit, filled up */
     const ptrdiff_t tiles = most ? (d->m + most - 1) / most : 0, units = (ptrdiff_t)d->batch * d->heads * tiles;
@@ -270,6 +287,7 @@ FXRT_KERNEL void fxrt_attention(const fxrt_attention_desc *d, const float *q, co
             u.k = k + (b * d->k_b + kv * d->k_h);
             u.v = v + (b * d->v_b + kv * d->v_h);
             u.o = o + (b * d->o_b + h * d->o_h + (ptrdiff_t)u.first * d->o_m);
+            u.bias = bias ? bias + (b * d->bias_b + h * d->bias_h + (ptrdiff_t)u.first * d->bias_m) : NULL;
             u.mask = mask ? mask + (b * d->mask_b + h * d->mask_h + (ptrdiff_t)u.first * d->mask_m) : NULL;
             u.panels = scratch;
             u.max = u.panels + (ptrdiff_t)most * d->dk;

@@ -84,13 +84,14 @@ enum {
 /* group_norm over x[n][hw][c], c in groups, channels last; pixel strides xs_p, ys_p, image strides xs_n, ys_n. */
 #define FXRT_GROUP_NORM_FIELDS(I, F) I(n) I(hw) I(c) I(groups) I(xs_n) I(xs_p) I(ys_n) I(ys_p) F(eps)
 
-/* attention: o[b][h][i] = sum over j of softmax_j(scale * q[b][h][i] . k[b][g][j] + mask[b][h][i][j]) v[b][g][j], i < m, j < n,
- * g = h / (heads / kv_heads), which divides. Rows of q and k have dk elements, rows of v and o dv, dense. mask may be NULL; its strides
- * may be 0; where it is below -1e30 it takes the place of the score if `fill` (where, masked_fill). causal: query i sees keys 0 to i. A query whose scores are all -inf gives NaN, or 0 if zero_empty; n = 0 gives 0. o may
- * be q, where strides are the same. slots: parts of the workspace, at most so many threads run. */
+/* attention: o[b][h][i] = sum over j of softmax_j(scale * q[b][h][i] . k[b][g][j] + bias[b][h][i][j] + mask[b][h][i][j]) v[b][g][j], i < m,
+ * j < n, g = h / (heads / kv_heads), which divides. Rows of q and k have dk elements, rows of v and o dv, dense. bias and mask may be NULL; their
+ * strides may be 0; bias is added first. Where mask is below -1e30 it takes the place of the score if `fill` (where, masked_fill). causal:
+ * query i sees keys 0 to i. A query whose scores are all -inf gives NaN, or 0 if zero_empty; n = 0 gives 0. o may be q, where strides are
+ * the same. slots: parts of the workspace, at most so many threads run. */
 #define FXRT_ATTENTION_FIELDS(I, F)                                                                \
     I(batch) I(heads) I(kv_heads) I(m) I(n) I(dk) I(dv) I(q_b) I(q_h) I(q_m) I(k_b) I(k_h) I(k_n) I(v_b) I(v_h) I(v_n)  \
-    I(o_b) I(o_h) I(o_m) I(mask_b) I(mask_h) I(mask_m) I(mask_n) I(fill) I(causal) I(zero_empty) I(slots) F(scale)
+    I(o_b) I(o_h) I(o_m) I(bias_b) I(bias_h) I(bias_m) I(bias_n) I(mask_b) I(mask_h) I(mask_m) I(mask_n) I(fill) I(causal) I(zero_empty) I(slots) F(scale)
 
 #define FXRT_DESCRIPTORS(X)                                                                       \
     X(conv2d, CONV2D) X(gemm, GEMM) X(pool2d, POOL2D) X(resize2d, RESIZE2D) X(softmax, SOFTMAX)            \

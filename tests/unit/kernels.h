@@ -20,7 +20,7 @@ typedef void pool_fn(const fxrt_pool2d_desc *d, const float *x, float *y);
 typedef void resize_fn(const fxrt_resize2d_desc *d, const float *x, float *y);
 typedef void softmax_fn(const fxrt_softmax_desc *d, const float *x, float *y);
 typedef void layer_norm_fn(const fxrt_layer_norm_desc *d, const float *x, const float *w, const float *b, float *y);
-typedef void attention_fn(const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *mask, float *o,
+typedef void attention_fn(const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *bias, const float *mask, float *o,
                           float *ws);
 typedef void rms_norm_fn(const fxrt_layer_norm_desc *d, const float *x, const float *w, float *y);
 typedef void group_norm_fn(const fxrt_group_norm_desc *d, const float *x, const float *w, const float *b, float *y);

@@ -50,9 +50,9 @@ static int draw_size(int most)
 
 typedef struct problem {
     fxrt_attention_desc d;
-    guarded q, k, v, mask, o;
+    guarded q, k, v, bias, mask, o;
     matrix out;
-    bool has_mask;
+    bool has_bias, has_mask;
 } problem;
 
 static float mask_value(int kind)
@@ -62,9 +62,28 @@ static float mask_value(int kind)
     return random_int(0, 2) ? 0 : kind == 1 ? -INFINITY : -3.40282346638528859812e38f;
 }
 
+/* What is added to scores: strides of keys, queries, heads and batch, 0 where one number serves all; at times columns are dense. */
+static guarded draw_mask(const fxrt_attention_desc *d, bool there, int32_t *const stride[4], int kind)
+{
+    const int32_t count[] = { d->n, d->m, d->heads, d->batch };
+    const int turned = random_int(0, 1);
+    int32_t at = 1;
+    size_t size = there && d->n > 0;
+    for (int k = 0; k < 4 && size > 0; k++) {
+        const int i = k < 2 && turned ? 1 - k : k;
+        *stride[i] = random_int(0, 2) ? at : 0;
+        size += (size_t)(count[i] - 1) * (size_t)*stride[i];
+        at *= *stride[i] ? count[i] : 1;
+    }
+    guarded g = guarded_new(size);
+    for (size_t i = 0; i < size; i++)
+        g.p[i] = mask_value(kind);
+    return g;
+}
+
 static problem draw(void)
 {
-    problem t = { .has_mask = random_int(0, 1) };
+    problem t = { .has_bias = random_int(0, 2) == 0, .has_mask = random_int(0, 1) };
     fxrt_attention_desc *d = &t.d;
     const int groups = random_int(1, 2);
     d->batch = random_int(1, 2);
@@ -90,21 +109,9 @@ static problem draw(void)
     t.k = fill_matrix(&k, d->batch, d->kv_heads, d->n, d->dk, 2);
     t.v = fill_matrix(&v, d->batch, d->kv_heads, d->n, d->dv, 1);
     t.o = guarded_nan(t.out.size);
-    size_t mask_size = 0;
-    if (t.has_mask) {
-        int32_t at = 1;
-        int32_t *stride[] = { &d->mask_n, &d->mask_m, &d->mask_h, &d->mask_b }, count[] = { d->n, d->m, d->heads, d->batch };
-        mask_size = d->n > 0;
-        for (int i = 0; i < 4 && d->n > 0; i++) {
-            *stride[i] = random_int(0, 2) ? at : 0;
-            mask_size += (size_t)(count[i] - 1) * (size_t)*stride[i];
-            at *= *stride[i] ? count[i] : 1;
-        }
-    }
-    t.mask = guarded_new(mask_size);
-    const int kind = random_int(0, 2);
-    for (size_t i = 0; i < mask_size; i++)
-        t.mask.p[i] = mask_value(kind);
+    int32_t *const bias[] = { &d->bias_n, &d->bias_m, &d->bias_h, &d->bias_b }, *const mask[] = { &d->mask_n, &d->mask_m, &d->mask_h, &d->mask_b };
+    t.bias = draw_mask(d, t.has_bias, bias, 0);
+    t.mask = draw_mask(d, t.has_mask, mask, random_int(0, 2));
     return t;
 }
 
@@ -123,6 +130,8 @@ static void expect(const problem *t, expected *e)
                     for (int p = 0; p < d->dk; p++)
                         dot += (double)t->q.p[b * d->q_b + h * d->q_h + i * d->q_m + p] * (double)t->k.p[b * d->k_b + g * d->k_h + j * d->k_n + p];
                     s[j] = dot * (double)d->scale;
+                    if (t->has_bias)
+                        s[j] += (double)t->bias.p[b * d->bias_b + h * d->bias_h + i * d->bias_m + j * d->bias_n];
                     if (t->has_mask) {
                         const float m = t->mask.p[b * d->mask_b + h * d->mask_h + i * d->mask_m + j * d->mask_n];
                         s[j] = d->fill && m < -1e30f ? (double)m : (double)(float)(s[j] + (double)m);
@@ -150,7 +159,7 @@ static void expect(const problem *t, expected *e)
 
 static void finish(problem *t)
 {
-    guarded *all[] = { &t->q, &t->k, &t->v, &t->mask, &t->o };
+    guarded *all[] = { &t->q, &t->k, &t->v, &t->bias, &t->mask, &t->o };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         guarded_free(all[i]);
 }
@@ -163,10 +172,10 @@ START_TEST(attention_cases)
         expected e = expected_new(t.out.size);
         expect(&t, &e);
         guarded ws = guarded_nan(fxrt_attention_workspace(&t.d, &v->tile) / sizeof(float));
-        v->attention(&t.d, t.q.p, t.k.p, t.v.p, t.has_mask ? t.mask.p : NULL, t.o.p, ws.p);
+        v->attention(&t.d, t.q.p, t.k.p, t.v.p, t.has_bias ? t.bias.p : NULL, t.has_mask ? t.mask.p : NULL, t.o.p, ws.p);
         char what[200];
-        snprintf(what, sizeof what, "%s attention round %d: %dx%d(%d) %dx%d by %d, %d, causal %d, mask %d, zero %d", v->name, round, t.d.batch,
-                 t.d.heads, t.d.kv_heads, t.d.m, t.d.n, t.d.dk, t.d.dv, t.d.causal, t.has_mask, t.d.zero_empty);
+        snprintf(what, sizeof what, "%s attention round %d: %dx%d(%d) %dx%d by %d, %d, causal %d, bias %d, mask %d, zero %d", v->name, round, t.d.batch,
+                 t.d.heads, t.d.kv_heads, t.d.m, t.d.n, t.d.dk, t.d.dv, t.d.causal, t.has_bias, t.has_mask, t.d.zero_empty);
         expected_check(&e, t.o.p, 1e-4, what);
         expected_free(&e);
         guarded_free(&ws);
@@ -191,7 +200,7 @@ START_TEST(attention_in_place)
         expected e = expected_new(t.q.n);
         expect(&t, &e);
         guarded ws = guarded_nan(fxrt_attention_workspace(d, &v->tile) / sizeof(float));
-        v->attention(d, t.q.p, t.k.p, t.v.p, t.has_mask ? t.mask.p : NULL, t.q.p, ws.p);
+        v->attention(d, t.q.p, t.k.p, t.v.p, t.has_bias ? t.bias.p : NULL, t.has_mask ? t.mask.p : NULL, t.q.p, ws.p);
         expected_check(&e, t.q.p, 1e-4, v->name);
         expected_free(&e);
         guarded_free(&ws);
@@ -213,7 +222,7 @@ START_TEST(attention_fill)
         for (size_t i = 0; i < mask.n; i++)
             mask.p[i] = i % N == 7 ? -INFINITY : 0;
         k.p[7 * D] = NAN;
-        v->attention(&d, q.p, k.p, x.p, mask.p, o.p, ws.p);
+        v->attention(&d, q.p, k.p, x.p, NULL, mask.p, o.p, ws.p);
         for (int i = 0; i < M * D; i++)
             ck_assert_msg(fabsf(o.p[i]) <= 1, "%s: element %d is %g", v->name, i, (double)o.p[i]);
         guarded *all[] = { &q, &k, &x, &o, &ws, &mask };
@@ -235,7 +244,7 @@ START_TEST(attention_special)
         guarded ws = guarded_nan(fxrt_attention_workspace(&d, &v->tile) / sizeof(float));
         q.p[2 * D] = round % 2 ? NAN : INFINITY; /* its scores: NaN, or both infinities */
         x.p[random_int(0, N - 1) * D + 1] = NAN; /* the second column of all results */
-        v->attention(&d, q.p, k.p, x.p, NULL, o.p, ws.p);
+        v->attention(&d, q.p, k.p, x.p, NULL, NULL, o.p, ws.p);
         for (int i = 0; i < M; i++)
             for (int c = 0; c < D; c++)
                 ck_assert_msg(!isnan(o.p[i * D + c]) == (i != 2 && c != 1), "%s: row %d column %d is %g", v->name, i, c, (double)o.p[i * D + c]);
