@@ -24,8 +24,8 @@ typedef struct access {
 typedef struct race {
     fx_check *c;
     const fx_stmt *loop;
-    fx_check_var vars[2 * FX_CHECK_DEPTH];
-    int n, at;                /* vars[at] is the loop's; those before it stand still */
+    fx_check_var *vars; size_t n, cap;
+    size_t at;                /* vars[at] is the loop's; those before it stand still */
     bool threads;             /* barriers count */
     access *v; size_t n_accesses, cap_accesses;
     int *parent; size_t n_phases, cap_phases; /* union-find */
@@ -176,11 +176,9 @@ static bool can_meet(const race *r, const fx_affine *a, const fx_affine *b)
     int n = 0;
     fx_dim d = fx_dim_sub(c->ctx, b->base, a->base);
     bool numbers = !d.sym;
-    for (int i = 0; i < r->n; i++) {
+    for (size_t i = 0; i < r->n; i++) {
         fx_dim ca = fx_affine_coef(a, r->vars[i].var), cb = fx_affine_coef(b, r->vars[i].var), last = fx_dim_plus(c->ctx, r->vars[i].extent, -1);
         bool in_a = !fx_dim_is(ca, 0), in_b = !fx_dim_is(cb, 0), same = fx_dim_equal(ca, cb);
-        if (!last.sym && last.value < 0)
-            return false; /* never runs */
         if (!in_a && !in_b)
             continue;
         if (i < r->at) {
@@ -241,8 +239,9 @@ static void collect(race *r, const fx_stmt *s);
 
 static void collect_inside(race *r, int var, fx_dim extent, const fx_stmt *s)
 {
-    if (r->n < 2 * FX_CHECK_DEPTH)
-        r->vars[r->n++] = (fx_check_var){var, extent, s->loop};
+    if (!extent.sym && extent.value <= 0)
+        return; /* never runs */
+    FX_PUSH(r->c->arena, r->vars, r->n, r->cap) = (fx_check_var){var, extent, s->loop};
     size_t before = r->n_phases;
     collect(r, s->body);
     /* What runs after the last barrier of one round runs with what comes before the first of the next. */
@@ -306,10 +305,13 @@ static bool race_of(const race *r, const access *a, const access *b)
 
 void fx_check_parallel(fx_check *c, const fx_stmt *s)
 {
-    race r = {.c = c, .loop = s, .at = c->n_vars - 1, .threads = s->loop == FX_LOOP_THREAD};
+    race r = {.c = c, .loop = s, .at = (size_t)c->n_vars - 1, .threads = s->loop == FX_LOOP_THREAD};
     const char *kind = fx_check_loop_kind(s->loop);
-    for (int i = 0; i < c->n_vars; i++)
-        r.vars[r.n++] = c->vars[i];
+    for (int i = 0; i < c->n_vars; i++) {
+        if (!c->vars[i].extent.sym && c->vars[i].extent.value <= 0)
+            return; /* never runs */
+        FX_PUSH(c->arena, r.vars, r.n, r.cap) = c->vars[i];
+    }
     new_phase(&r);
     collect(&r, s->body);
     if (r.n_accesses)

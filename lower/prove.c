@@ -22,6 +22,9 @@ typedef struct nest {
     fx_prove_scope scope;
     int accesses, parallel;       /* how many were proved */
     const char *at_once;          /* hint or variable of the first loop whose iterations run at once */
+    /* of the block of threads being looked at */
+    const fx_stmt *block, *thread[3]; /* its loop (the outermost over blocks); the loops over threads around, by axis */
+    int divergent;                /* guards, checks and other loops at once around, within the threads */
 } nest;
 
 static void unproved(nest *n, const char *text)
@@ -68,9 +71,47 @@ static void ranged(nest *n, int var, const fx_stmt *s)
     n->scope.n--;
 }
 
+/* ---- barriers --------------------------------------------------------------------------------------------------------------- */
+
+static bool any_thread(const nest *n)
+{
+    return n->thread[0] || n->thread[1] || n->thread[2];
+}
+
+/* Every loop over threads of the list runs over as many as those around the barrier: none of the block's threads is missing there. */
+static const fx_stmt *missing_threads(const nest *n, const fx_stmt *s)
+{
+    for (; s; s = s->next) {
+        bool thread = s->kind == FX_ST_LOOP && s->loop == FX_LOOP_THREAD && s->axis >= 0 && s->axis < 3;
+        if (thread && !(n->thread[s->axis] && fx_dim_equal(s->extent, n->thread[s->axis]->extent)))
+            return s;
+        const fx_stmt *inner = missing_threads(n, s->body);
+        if (inner)
+            return inner;
+    }
+    return NULL;
+}
+
+/* All threads of the block come to it, as often as the others. */
+static void barrier(nest *n)
+{
+    const fx_stmt *other = n->block ? missing_threads(n, n->block->body) : NULL;
+    if (!any_thread(n) || !n->block)
+        unproved(n, "a barrier outside the threads of a block");
+    else if (n->divergent)
+        unproved(n, "a barrier that not all threads of the block need reach: it is inside a guard, a check or another loop that runs at once");
+    else if (other)
+        unproved(n, fx_arena_printf(n->r->arena, "a barrier that not all threads of the block reach: loop v%d runs over others", other->var));
+}
+
+/* ---- loops ------------------------------------------------------------------------------------------------------------------ */
+
 static void loop(nest *n, const fx_stmt *s)
 {
     const char *text;
+    const fx_stmt *block = n->block, *around = NULL;
+    int divergent = n->divergent;
+    bool thread = s->loop == FX_LOOP_THREAD && s->axis >= 0 && s->axis < 3;
     if (s->loop != FX_LOOP_SERIAL && s->loop != FX_LOOP_UNROLLED && !n->r->missing) {
         n->parallel++;
         if (!n->at_once)
@@ -78,7 +119,20 @@ static void loop(nest *n, const fx_stmt *s)
         if (!fx_prove_parallel(n->r, &n->scope, s, &text))
             unproved(n, text);
     }
+    if (thread) {
+        around = n->thread[s->axis];
+        n->thread[s->axis] = s;
+    }
+    if (around)
+        unproved(n, fx_arena_printf(n->r->arena, "loop v%d runs over the threads that loop v%d runs over already", s->var, around->var));
+    else if (s->loop == FX_LOOP_BLOCK && !n->block)
+        n->block = s;
+    n->divergent += s->loop == FX_LOOP_PARALLEL || s->loop == FX_LOOP_VECTOR;
     ranged(n, s->var, s);
+    n->block = block;
+    n->divergent = divergent;
+    if (thread)
+        n->thread[s->axis] = around;
 }
 
 static void statements(nest *n, const fx_stmt *s, bool list)
@@ -90,14 +144,18 @@ static void statements(nest *n, const fx_stmt *s, bool list)
             loop(n, s);
             break;
         case FX_ST_CHECK:
+            n->divergent++;
             ranged(n, FX_VAR_LOCAL(s->local), s);
+            n->divergent--;
             break;
         case FX_ST_IF: {
             int before = n->scope.n_cond;
+            n->divergent++;
             for (int k = 0; k < s->n_cond && n->scope.n_cond < FX_PROVE_DEPTH; k++)
                 n->scope.cond[n->scope.n_cond++] = &s->cond[k];
             statements(n, s->body, true);
             n->scope.n_cond = before;
+            n->divergent--;
             break;
         }
         case FX_ST_STORE:
@@ -111,7 +169,10 @@ static void statements(nest *n, const fx_stmt *s, bool list)
             if (!n->r->missing && !fx_prove_call(n->r, s, &text))
                 unproved(n, text);
             break;
-        case FX_ST_ARRAY: case FX_ST_COMMENT: case FX_ST_BARRIER:
+        case FX_ST_BARRIER:
+            barrier(n);
+            break;
+        case FX_ST_ARRAY: case FX_ST_COMMENT:
             break;
         }
     }

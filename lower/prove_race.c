@@ -1,12 +1,18 @@
 /* lower/prove_race.c: iterations that run at once touch different elements.
- * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * Threads of a block wait for one another at barriers. All threads run through the same barriers (prove.c looks at that), so what two of them do at
+ * once lies on a piece of the program's course that has no barrier in it. The text is cut into segments at barriers and where loops begin and end;
+ * two segments are near when such a piece runs from one to the other: forward, once round a loop, or past a loop that may not run at all. */
 #include <limits.h>
 #include <string.h>
 
 #include "lower/prove.h"
 
+enum { SEGMENTS = 64 };
+
 typedef struct touch {
-    int buf;
+    int buf, segment;
     bool write;
     const fx_affine *index;
     const fx_prove_scope *scope;
@@ -21,6 +27,12 @@ typedef struct race {
     const int *own; size_t n_own, cap_own; /* arrays and locals declared inside: each iteration's own; locals as -1 - local */
     int *own_list;
     const fx_prove_scope *copy;   /* of the scope, while it stays the same */
+    /* Segments, for loops over threads; else all is segment 0. A word is a set of segments. */
+    bool threads;
+    int segment, n_segments;
+    bool again;                   /* a loop's second round: what it touches is known */
+    uint64_t open;                /* those from which no barrier leads here */
+    uint64_t near[SEGMENTS];
     const char *text;
 } race;
 
@@ -45,11 +57,11 @@ static void add_own(race *c, int what)
 
 static void add_touch(race *c, int buf, bool write, const fx_affine *index)
 {
-    if (is_own(c, buf))
+    if (c->again || is_own(c, buf))
         return;
     if (!c->copy)
         c->copy = fx_arena_dup(c->r->arena, &c->scope, sizeof c->scope);
-    FX_PUSH(c->r->arena, c->t, c->n, c->cap) = (touch){buf, write, index, c->copy};
+    FX_PUSH(c->r->arena, c->t, c->n, c->cap) = (touch){buf, c->segment, write, index, c->copy};
 }
 
 static void collect_expr(race *c, const fx_sexpr *e)
@@ -62,7 +74,48 @@ static void collect_expr(race *c, const fx_sexpr *e)
         collect_expr(c, e->arg[k]);
 }
 
+/* ---- segments ------------------------------------------------------------------------------------------------------------ */
+
+/* A segment begins here; it is near all that no barrier parts from it. */
+static void cut(race *c, bool barrier)
+{
+    if (!c->threads)
+        return;
+    if (c->n_segments == SEGMENTS) {
+        fail(c, "too many loops and barriers");
+        return;
+    }
+    c->segment = c->n_segments++;
+    c->open = (barrier ? 0 : c->open) | (uint64_t)1 << c->segment;
+    c->near[c->segment] |= c->open;
+}
+
+static bool has_barrier(const fx_stmt *s)
+{
+    for (; s; s = s->next)
+        if (s->kind == FX_ST_BARRIER || has_barrier(s->body))
+            return true;
+    return false;
+}
+
 static void collect(race *c, const fx_stmt *s);
+
+/* The body of a loop with barriers: a first round, a next one, and what follows, which may come at once when there is none. */
+static void collect_rounds(race *c, fx_dim extent, const fx_stmt *body)
+{
+    uint64_t before = fx_dim_known(extent) && extent.value > 0 ? 0 : c->open;
+    bool again = c->again;
+    int first = c->n_segments;
+    cut(c, false);
+    collect(c, body);
+    c->again = true;
+    c->n_segments = first; /* the same segments, from what is open now */
+    cut(c, false);
+    collect(c, body);
+    c->again = again;
+    c->open |= before;
+    cut(c, false);
+}
 
 static void collect_in(race *c, int var, fx_dim extent, const fx_stmt *body)
 {
@@ -72,7 +125,10 @@ static void collect_in(race *c, int var, fx_dim extent, const fx_stmt *body)
     }
     c->scope.v[c->scope.n++] = (fx_prove_var){var, extent};
     c->copy = NULL;
-    collect(c, body);
+    if (c->threads && var != c->loop->var && has_barrier(body))
+        collect_rounds(c, extent, body);
+    else
+        collect(c, body);
     c->scope.n--;
     c->copy = NULL;
 }
@@ -117,7 +173,7 @@ static void collect(race *c, const fx_stmt *s)
             fail(c, fx_arena_printf(c->r->arena, "a call of kernel %s inside", fx_kernel_get(s->call->kernel)->name));
             break;
         case FX_ST_BARRIER:
-            fail(c, "barriers are not looked into");
+            cut(c, true);
             break;
         case FX_ST_COMMENT:
             break;
@@ -163,17 +219,24 @@ static const char *index_text(fx_prover *r, const fx_affine *a)
     return t.data;
 }
 
+/* Whether two threads may be at the two at one time. */
+static bool at_once(const race *c, const touch *a, const touch *b)
+{
+    return !c->threads || (c->near[a->segment] >> b->segment & 1) || (c->near[b->segment] >> a->segment & 1);
+}
+
 /* Equal accesses (an operand read twice) need one look. */
 static bool same_touch(const touch *a, const touch *b)
 {
-    return a->buf == b->buf && a->write == b->write && a->scope == b->scope && fx_affine_equal(a->index, b->index);
+    return a->buf == b->buf && a->segment == b->segment && a->write == b->write && a->scope == b->scope && fx_affine_equal(a->index, b->index);
 }
 
 bool fx_prove_parallel(fx_prover *r, const fx_prove_scope *outer, const fx_stmt *loop, const char **text)
 {
-    race c = {.r = r, .loop = loop, .scope = *outer, .n_shared = outer->n};
+    race c = {.r = r, .loop = loop, .scope = *outer, .n_shared = outer->n, .threads = loop->loop == FX_LOOP_THREAD};
     if (fx_dim_known(loop->extent) && loop->extent.value <= 1)
         return true;
+    cut(&c, false);
     collect_in(&c, loop->var, loop->extent, loop->body);
     size_t n = 0;
     for (size_t i = 0; i < c.n; i++) {
@@ -186,7 +249,7 @@ bool fx_prove_parallel(fx_prover *r, const fx_prove_scope *outer, const fx_stmt 
     for (size_t i = 0; i < n && !c.text; i++) {
         for (size_t k = 0; k < n && !c.text; k++) {
             const touch *a = &c.t[i], *b = &c.t[k];
-            if (!a->write || (b->write && k < i) || !fx_prove_same_place(r, a->buf, b->buf) || apart(&c, a, b))
+            if (!a->write || (b->write && k < i) || !at_once(&c, a, b) || !fx_prove_same_place(r, a->buf, b->buf) || apart(&c, a, b))
                 continue;
             fail(&c, fx_arena_printf(r->arena, "iterations of v%d may meet: the store to '%s' at %s and the %s '%s' at %s", loop->var,
                                      r->p->bufs[a->buf].name, index_text(r, a->index), b->write ? "store to" : "load of",
