@@ -356,7 +356,7 @@ fx_status eval_take_along(fx_eval *c)
     bool flat = fx_node_is_none(c->node, 2);
     int axis = flat ? 0 : wrap_axis(fx_node_int(c->node, 2), x->rank);
     int64_t at[FX_MAX_RANK] = {0}, k = 0, n = fx_tensor_numel(x);
-    size_t size = fx_dtype_size(x->dtype);
+    size_t width = fx_dtype_size(x->dtype);
     const void *p;
     FX_TRY(fx_eval_array(c, index, FX_KIND_INT, out->rank, flat ? NULL : out->sizes, &p));
     if (fx_tensor_numel(out) == 0)
@@ -370,11 +370,13 @@ fx_status eval_take_along(fx_eval *c)
                 i /= x->sizes[d];
             }
         } else {
-            FX_TRY(check_index(c, i, x->sizes[axis]));
+            int64_t size = x->sizes[axis];
+            FX_TRY(check_index(c, 0, size));
+            i = i % size + (i % size < 0 ? size : 0); /* as eager */
             for (int d = 0; d < x->rank; d++)
                 from[d] = d == axis ? i : x->sizes[d] == 1 ? 0 : at[d];
         }
-        memcpy((char *)out->data + (size_t)k++ * size, element(x, from), size);
+        memcpy((char *)out->data + (size_t)k++ * width, element(x, from), width);
     } while (next(out->rank, out->sizes, at));
     return FX_OK;
 }

@@ -271,11 +271,15 @@ static fx_node *with_last(fx_rw *w, fx_node *x, const char *suffix)
     return fx_rw_view_to(w, x, rank + 1, sizes, suffix);
 }
 
-/* Where the index equals 0, 1, ... */
+/* Where the index equals 0, 1, ...; it is looked up among them, so that one out of range is found. */
 void fx_d_one_hot(fx_rw *w)
 {
-    fx_node *classes = fx_rw_arange(w, fx_dim_of(0), fx_dim_of(fx_node_int(w->at, 1)), "classes");
-    fx_node *mask = fx_rw_binary(w, FX_OP_eq_Tensor, with_last(w, fx_node_input(w->at, 0), "column"), classes, "mask");
+    fx_dim column[2] = {fx_dim_of(fx_node_int(w->at, 1)), fx_dim_of(1)};
+    fx_node *classes = fx_rw_arange(w, fx_dim_of(0), column[0], "classes");
+    fx_call c = fx_rw_call(w, FX_OP_embedding);
+    fx_call_node(&c, fx_rw_view_to(w, classes, 2, column, "column"));
+    fx_call_copy(&c, w->at, 0);
+    fx_node *mask = fx_rw_binary(w, FX_OP_eq_Tensor, fx_rw_node(w, &c, "class"), classes, "mask");
     fx_rw_cast(w, mask, FX_I64, NULL);
 }
 

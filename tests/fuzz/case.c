@@ -70,6 +70,7 @@ bool fz_case_make(fz_case *c, uint64_t seed, const fz_menu *menu, fz_failure *f)
     fz_rng r = {seed ^ 0x9e3779b97f4a7c15u};
     if (menu->symbols && fz_one_in(&r, 3))
         c->symbol_from = fz_draw_symbol(c);
+    c->spoil = menu->wrong;
     if (fz_reference(c) != FX_OK) {
         fz_fail(f, FZ_REFERENCE, c->ctx, "%s", "");
         return false;
@@ -120,7 +121,17 @@ static bool run_one(fx_program *program, const fz_case *c, bool planned, fz_tall
 {
     fz_stage stage = planned ? FZ_PLANNED : FZ_RUN;
     run_args a = {.program = program, .c = c, .planned = planned};
-    if (fx_protect(c->ctx, run, &a) != FX_OK) {
+    size_t said = fx_diag_count(c->ctx);
+    fx_status status = fx_protect(c->ctx, run, &a);
+    if (c->refuses && status == FX_ERR_ARGUMENT) {
+        fx_diag_truncate(c->ctx, said);
+        return true;
+    }
+    if (status == FX_OK && c->refuses) {
+        fz_fail(f, stage, NULL, "a wrong number for %s is not refused", c->refuses);
+        return false;
+    }
+    if (status != FX_OK) {
         fz_fail(f, stage, c->ctx, "%s", "");
         return false;
     }
@@ -142,11 +153,24 @@ static bool run_one(fx_program *program, const fz_case *c, bool planned, fz_tall
     return true;
 }
 
+int fz_runs(const fz_case *c, const fz_case **runs)
+{
+    int n = 0;
+    runs[n++] = c;
+    for (int v = 0; c->symbolic && v < c->n_variants; v++)
+        runs[n++] = c->variants[v];
+    if (c->wrong)
+        runs[n++] = c->wrong;
+    return n;
+}
+
 bool fz_case_run(fz_case *c, fz_tally *tally, fz_failure *f)
 {
+    const fz_case *runs[FZ_MAX_RUNS];
+    int n = fz_runs(c, runs);
     for (int planned = 0; planned < 2; planned++)
-        for (int v = -1; v < (c->symbolic ? c->n_variants : 0); v++)
-            if (!run_one(c->program, v < 0 ? c : c->variants[v], planned, tally, f))
+        for (int i = 0; i < n; i++)
+            if (!run_one(c->program, runs[i], planned, tally, f))
                 return false;
     return true;
 }
@@ -204,7 +228,7 @@ static fx_status copy(void *arg)
 bool fz_case_copy(const fz_case *c, fz_case *to)
 {
     copy_args a = {.from = c, .to = to};
-    *to = (fz_case){.seed = c->seed, .settings = c->settings, .symbol_from = c->symbol_from, .n_in = c->n_in, .ctx = fx_context_create()};
+    *to = (fz_case){.seed = c->seed, .settings = c->settings, .symbol_from = c->symbol_from, .spoil = c->spoil, .n_in = c->n_in, .ctx = fx_context_create()};
     if (fx_protect(c->ctx, print_graph, &a) == FX_OK && fx_protect(to->ctx, copy, &a) == FX_OK)
         return true;
     fz_case_free(to);

@@ -3,7 +3,8 @@
  *
  * A case is a small graph over the rows of op.def with inputs. It is drawn (gen.c, rows.c), computed by the reference interpreter
  * with a bound on the error that each element may have (oracle.c), lowered and run as a loop program, unplanned and planned
- * (case.c), and as emitted C, many cases a translation unit (unit.c). What fails is made smaller (shrink.c) and written down. */
+ * (case.c), and as emitted C, many cases a translation unit (unit.c); also on inputs that eager raises for (wrong.c). What fails is made
+ * smaller (shrink.c) and written down. */
 #ifndef FXCC_FUZZ_H
 #define FXCC_FUZZ_H
 
@@ -31,7 +32,7 @@ static inline bool fz_one_in(fz_rng *r, int64_t n) { return fz_below(r, n) == 0;
 
 /* All but complex numbers. */
 enum { FZ_DTYPES = 1 << FX_F32 | 1 << FX_F64 | 1 << FX_F16 | 1 << FX_BF16 | 1 << FX_I8 | 1 << FX_I16 | 1 << FX_I32 | 1 << FX_I64 | 1 << FX_U8 | 1 << FX_BOOL };
-enum { FZ_MAX_INPUTS = 24, FZ_MAX_OUTPUTS = 8, FZ_MAX_NUMEL = 1200, FZ_MAX_VARIANTS = 3 };
+enum { FZ_MAX_INPUTS = 24, FZ_MAX_OUTPUTS = 8, FZ_MAX_NUMEL = 1200, FZ_MAX_VARIANTS = 3, FZ_MAX_RUNS = FZ_MAX_VARIANTS + 2 };
 
 /* How a case is compiled; drawn, and written beside a failure. */
 typedef struct fz_settings {
@@ -58,6 +59,9 @@ typedef struct fz_case {
     size_t n_in;
     fx_tensor in[FZ_MAX_INPUTS];
     fz_settings settings;
+    bool spoil;                  /* wrong inputs are drawn */
+    const char *refuses;         /* the op that raises: every stage must refuse the inputs, out tells sizes alone; NULL: none */
+    struct fz_case *wrong;       /* the same with a wrong number among the inputs (wrong.c); NULL: none */
     bool reference;              /* out and error are there */
     size_t n_out;
     fx_tensor out[FZ_MAX_OUTPUTS];
@@ -104,7 +108,7 @@ fx_node *fz_value(fz_gen *g, fx_dtype dtype, const fz_shape *s);
 /* Any value whose rank lies between, of a mask of dtypes (0: any); made when there is none. */
 fx_node *fz_any(fz_gen *g, uint32_t dtypes, int rank_lo, int rank_hi);
 fx_node *fz_broadcast(fz_gen *g, const fx_node *like, fx_dtype dtype); /* a value that broadcasts with it */
-/* Integers in [lo, hi) as an input, for indices; `wrong`: now and then one outside. */
+/* Integers in [lo, hi) as an input, for indices. */
 fx_node *fz_indices(fz_gen *g, const fz_shape *s, int64_t lo, int64_t hi);
 
 /* One call of the row with drawn operands, not yet in the pool; NULL when the draw did not fit. */
@@ -119,6 +123,7 @@ typedef struct fz_menu {
     fx_opid only;                /* FX_OP_NONE: any */
     bool writes;                 /* in-place calls */
     bool symbols;                /* symbolic sizes */
+    bool wrong;                  /* inputs with wrong numbers, too */
 } fz_menu;
 fx_status fz_draw(fz_case *c, const fz_menu *menu);
 
@@ -131,6 +136,13 @@ fx_tensor fz_resized(fx_context *ctx, const fx_tensor *t, int64_t from, int64_t 
 int64_t fz_draw_symbol(const fz_case *c);
 /* Fills what a case with symbol_from has beside; symbolic stays NULL when the graph has no form with a symbol. */
 void fz_make_symbolic(fz_case *c);
+
+/* ---- wrong.c -------------------------------------------------------------------------------------------------------------------- */
+
+/* Whether eager raises for some values of n's operands: an index out of range, an integer divisor of 0. */
+bool fz_raises(const fx_node *n);
+/* Sets wrong where an output of c may raise and takes an input's numbers. */
+void fz_make_wrong(fz_case *c);
 
 /* ---- oracle.c ------------------------------------------------------------------------------------------------------------------ */
 
@@ -148,6 +160,8 @@ bool fz_compare(const fz_case *c, size_t i, const fx_tensor *got, fz_tally *tall
 /* A new context and the case drawn in it; run in one go up to the planned loop program. */
 bool fz_case_make(fz_case *c, uint64_t seed, const fz_menu *menu, fz_failure *f);
 bool fz_case_lower(fz_case *c, fz_failure *f);
+/* What the one program of a case is run on: the case, itself at other sizes, itself with a wrong number. How many. */
+int fz_runs(const fz_case *c, const fz_case **runs);
 bool fz_case_run(fz_case *c, fz_tally *tally, fz_failure *f);
 void fz_case_free(fz_case *c);
 /* The same graph and inputs in a new context: what shrinking changes. */

@@ -293,7 +293,7 @@ static bool usable(const fx_type *t)
         for (int i = 0; i < t->n; i++)
             if (!usable(t->items[i]))
                 return false;
-        return t->n > 0;
+        return t->n > 0 && t->n <= 16;
     }
     return t->kind == FX_TYPE_TENSOR && t->rank <= 6 && fx_type_is_static(t) && fx_type_numel(t) <= FZ_MAX_NUMEL;
 }
@@ -369,8 +369,19 @@ static const fx_op *pick_row(fz_gen *g, const fz_menu *menu)
     }
 }
 
-/* What nobody reads is mostly an output; now and then something else too, also an input, or one twice. */
-static void draw_outputs(fz_gen *g)
+/* A value that may raise. */
+static fx_node *draw_raising(fz_gen *g)
+{
+    fx_node *found[8];
+    int n = 0;
+    for (int i = 0; i < g->n_pool && n < 8; i++)
+        if (fz_raises(g->pool[i]))
+            found[n++] = g->pool[i];
+    return n ? found[fz_below(g->rng, n)] : NULL;
+}
+
+/* What nobody reads is mostly an output; now and then something else too, also an input, or one twice, and mostly one that may raise. */
+static void draw_outputs(fz_gen *g, bool wrong)
 {
     const fx_arg *items[FZ_MAX_OUTPUTS];
     fx_node *outs[FZ_MAX_OUTPUTS];
@@ -380,6 +391,9 @@ static void draw_outputs(fz_gen *g)
             outs[n++] = g->pool[i];
     if (!n || (n < FZ_MAX_OUTPUTS && fz_one_in(g->rng, 4)))
         outs[n++] = g->pool[fz_below(g->rng, g->n_pool)];
+    fx_node *raising = wrong && n < FZ_MAX_OUTPUTS && fz_one_in(g->rng, 2) ? draw_raising(g) : NULL;
+    if (raising)
+        outs[n++] = raising;
     for (int i = 0; i < n; i++)
         items[i] = fx_arg_operand(g->ctx, i);
     const fx_arg *tuple = fx_arg_seq(g->ctx, FX_ARG_TUPLE, n, items);
@@ -428,7 +442,7 @@ static fx_status draw(void *arg)
     fx_diag_truncate(c->ctx, said);
     if (!g.n_pool)
         fz_any(&g, 0, 0, 4);
-    draw_outputs(&g);
+    draw_outputs(&g, a->menu->wrong);
     drop_unused(&g);
     return fx_graph_verify(c->g, FX_STAGE_IMPORTED, "drawing");
 }

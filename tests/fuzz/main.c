@@ -36,7 +36,7 @@ typedef struct session {
     uint64_t cases, compiled, refused, failed, undrawn;
     tally_of refusals[64], symbol_refusals[64];
     int n_refusals, n_symbol_refusals;
-    uint64_t symbolic, refused_symbols;
+    uint64_t symbolic, refused_symbols, wrong;
     fz_failure kept[MOST_KEPT];
     int n_kept;
     bool clang, avx2;
@@ -119,6 +119,7 @@ static bool run_to(session *s, const fz_build *b, fz_case *c, fz_stage last, fz_
             return false;
     }
     s->symbolic += c->symbolic && tally;
+    s->wrong += c->wrong && tally;
     if (last <= FZ_LOWER)
         return true;
     if (!fz_case_run(c, tally, f))
@@ -331,7 +332,8 @@ static void report(const session *s)
     uint64_t all = s->tally.exact + s->tally.bounded + s->tally.unknown;
     printf("%llu graphs: %llu right, %llu failed, %llu refused, %llu not drawn\n", (unsigned long long)s->cases, (unsigned long long)s->compiled,
            (unsigned long long)s->failed, (unsigned long long)s->refused, (unsigned long long)s->undrawn);
-    printf("%llu with a symbolic size, %llu refused with one and done without\n", (unsigned long long)s->symbolic, (unsigned long long)s->refused_symbols);
+    printf("%llu with a symbolic size, %llu refused with one and done without; %llu run with a wrong number too\n", (unsigned long long)s->symbolic,
+           (unsigned long long)s->refused_symbols, (unsigned long long)s->wrong);
     if (all)
         printf("%llu elements: %.1f%% bit for bit, %.1f%% within a bound, %.1f%% unknown\n", (unsigned long long)all,
                100.0 * (double)s->tally.exact / (double)all, 100.0 * (double)s->tally.bounded / (double)all, 100.0 * (double)s->tally.unknown / (double)all);
@@ -355,6 +357,7 @@ int main(int argc, char **argv)
     }
     s.menu.able = s.able;
     s.menu.symbols = true;
+    s.menu.wrong = true;
     if (s.o.row) {
         const fx_op *op = fx_op_find(s.o.row, NULL);
         if (!op)

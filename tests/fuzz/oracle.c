@@ -425,6 +425,8 @@ static fx_status reference(void *arg)
     c->reference = true;
     if (c->symbol_from)
         fz_make_symbolic(c);
+    if (c->spoil)
+        fz_make_wrong(c);
     return FX_OK;
 }
 

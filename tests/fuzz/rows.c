@@ -72,6 +72,19 @@ static bool is_named(const fx_param *p, const char *words)
     return false;
 }
 
+/* Integer quotients and remainders, which eager refuses for divisors of 0. */
+static bool is_quotient(const draw *d)
+{
+    return d->self && !fx_dtype_is_float(d->self->type->dtype) &&
+           (strstr(d->op->name, ".div.") || strstr(d->op->name, "floor_divide") || strstr(d->op->name, "fmod") || strstr(d->op->name, "remainder"));
+}
+
+static fx_node *draw_divisor(draw *d)
+{
+    fz_shape s = fz_one_in(d->g->rng, 4) ? (fz_shape){0} : fz_shape_of(d->self);
+    return fz_indices(d->g, &s, 1, 9);
+}
+
 static bool draw_param(draw *d, const fx_param *p)
 {
     fz_gen *g = d->g;
@@ -84,8 +97,11 @@ static bool draw_param(draw *d, const fx_param *p)
     switch (p->kind) {
     case FX_PARAM_TENSOR:
         if (!d->self)
-            d->self = fz_any(g, is_named(p, "condition mask") ? 1 << FX_BOOL : strstr(d->op->name, "bitwise") ? INTS | 1 << FX_BOOL : 0, 0, 6);
+            d->self = fz_any(g, is_named(p, "condition mask") ? 1 << FX_BOOL : strstr(d->op->name, "bitwise") ? INTS | 1 << FX_BOOL
+                                : strstr(d->op->name, "hypot")                     ? FLOATS
+                                                                                   : 0, 0, 6);
         fx_call_node(&d->call, d->call.n_operands == 0 ? d->self
+                               : is_quotient(d) && !fz_one_in(r, 8) ? draw_divisor(d)
                                : is_named(p, "mask condition") ? fz_broadcast(g, d->self, FX_BOOL)
                                                                : fz_broadcast(g, d->self, d->self->type->dtype == FX_BOOL || fz_one_in(r, 6)
                                                                                               ? FX_DTYPE_COUNT : d->self->type->dtype));
@@ -94,6 +110,7 @@ static bool draw_param(draw *d, const fx_param *p)
         fx_call_arg(&d->call, p->optional && fz_one_in(r, 4) ? fx_arg_none(g->ctx)
                               : p->def && fz_one_in(r, 2)    ? p->def
                               : is_named(p, "correction")    ? fx_arg_int(g->ctx, fz_below(r, 2))
+                              : is_quotient(d)               ? fx_arg_int(g->ctx, fz_one_in(r, 4) ? -fz_in(r, 1, 5) : fz_in(r, 1, 9))
                               : is_named(p, "ord p")         ? fx_arg_float(g->ctx, (double)fz_in(r, 0, 3))
                                                              : draw_scalar(g, d->self && !fx_dtype_is_float(d->self->type->dtype)));
         return true;
@@ -596,8 +613,13 @@ static fx_node *gather(fz_gen *g, const fx_op *op)
     fx_node *x = fz_any(g, 0, embedding ? 2 : 1, embedding ? 2 : 4);
     fz_shape a = fz_shape_of(x), shape = {1, {fz_in(g->rng, 0, 6)}};
     int dim = embedding ? 0 : (int)fz_below(g->rng, a.rank);
-    bool like = !strncmp(op->name, "aten.gather", 11) || !strncmp(op->name, "aten.scatter", 12);
-    if (like) {
+    bool like = !strncmp(op->name, "aten.gather", 11) || !strncmp(op->name, "aten.scatter", 12), flat = false;
+    if (op->id == FX_OP_take_along_dim) { /* sizes but that of dim broadcast; without dim both are flat */
+        flat = fz_one_in(g->rng, 4);
+        shape = a;
+        for (int i = 0; i < a.rank; i++)
+            shape.dims[i] = i == dim ? fz_in(g->rng, 0, 4) : fz_one_in(g->rng, 4) ? 1 : a.dims[i];
+    } else if (like) {
         shape = a;
         for (int i = 0; i < a.rank; i++)
             shape.dims[i] = i == dim ? fz_in(g->rng, 0, 4) : fz_in(g->rng, a.dims[i] ? 1 : 0, a.dims[i]);
@@ -606,8 +628,8 @@ static fx_node *gather(fz_gen *g, const fx_op *op)
     }
     if (!strncmp(op->name, "aten.scatter.", 13) && shape.dims[dim] > a.dims[dim])
         shape.dims[dim] = a.dims[dim];
-    fx_node *index = fz_indices(g, &shape, 0, a.dims[dim]);
-    if (!index)
+    fx_node *index = fz_indices(g, &shape, 0, flat ? fz_numel(&a) : a.dims[dim]);
+    if (!index || (op->id == FX_OP_take_along_dim && index->type->dtype != FX_I64))
         return NULL;
     if (!strncmp(op->name, "aten.scatter.", 13)) /* which of two values written to one place stays is not defined */
         distinct(g, index, dim, a.dims[dim]);
@@ -615,7 +637,9 @@ static fx_node *gather(fz_gen *g, const fx_op *op)
     fx_call_node(&c, x);
     for (int i = 1; i < s->n; i++) {
         const fx_param *p = &s->params[i];
-        if (!strcmp(p->name, "dim"))
+        if (!strcmp(p->name, "dim") && flat)
+            fx_call_arg(&c, fx_arg_none(g->ctx));
+        else if (!strcmp(p->name, "dim"))
             fx_call_int(&c, dim);
         else if (!strcmp(p->name, "index") || !strcmp(p->name, "indices"))
             fx_call_node(&c, index);
@@ -765,7 +789,7 @@ static fx_node *overwrite(fz_gen *g, const fx_op *op)
     return fx_call_end(&c, NULL);
 }
 
-/* index_copy, index_add: places along a dim; those of a copy differ. */
+/* index_copy, index_add, index_fill: places along a dim; those of a copy differ. */
 static fx_node *along(fz_gen *g, const fx_op *op)
 {
     fx_node *x = fz_any(g, 0, 1, 4);
@@ -779,7 +803,10 @@ static fx_node *along(fz_gen *g, const fx_op *op)
     fx_call_node(&c, x);
     fx_call_int(&c, dim);
     fx_call_node(&c, index);
-    fx_call_node(&c, fz_value(g, x->type->dtype, &source));
+    if (op->id == FX_OP_index_fill_int_Scalar)
+        fx_call_arg(&c, draw_scalar(g, !fx_dtype_is_float(x->type->dtype)));
+    else
+        fx_call_node(&c, fz_value(g, x->type->dtype, &source));
     if (op->id == FX_OP_index_add && fz_one_in(g->rng, 3))
         fx_call_int(&c, 2);
     return fx_call_end(&c, NULL);
@@ -969,7 +996,7 @@ static const struct {
     {FX_OP_scatter_add, gather}, {FX_OP_index_Tensor, indexing}, {FX_OP__unsafe_index_Tensor, indexing}, {FX_OP_index_put, indexing},
     {FX_OP_bitwise_left_shift_Tensor, shift}, {FX_OP_bitwise_right_shift_Tensor, shift}, {FX_OP_bitwise_left_shift_Tensor_Scalar, shift},
     {FX_OP_bitwise_right_shift_Tensor_Scalar, shift}, {FX_OP_quantize_per_tensor, quantised}, {FX_OP_dequantize_per_tensor, quantised},
-    {FX_OP_select_scatter, overwrite}, {FX_OP_slice_scatter, overwrite}, {FX_OP_index_copy, along}, {FX_OP_index_add, along}, {FX_OP_einsum, einsum},
+    {FX_OP_select_scatter, overwrite}, {FX_OP_slice_scatter, overwrite}, {FX_OP_index_copy, along}, {FX_OP_index_add, along}, {FX_OP_index_fill_int_Scalar, along}, {FX_OP_take_along_dim, gather}, {FX_OP_einsum, einsum},
     {FX_OP_addmv, added_product}, {FX_OP_addbmm, added_product}, {FX_OP_baddbmm, product}, {FX_OP_meshgrid, meshgrid},
     {FX_OP_meshgrid_indexing, meshgrid}, {FX_OP_one_hot, one_hot}, {FX_OP_repeat, rearrange}, {FX_OP_tile, rearrange}, {FX_OP_roll, rearrange},
     {FX_OP_movedim_intlist, rearrange}, {FX_OP_new_zeros, create}, {FX_OP_new_ones, create}, {FX_OP_new_full, create}, {FX_OP_eye, create},

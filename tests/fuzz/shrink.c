@@ -313,11 +313,13 @@ bool fz_keep(fz_case *c, const char *folder, const char *name, const fz_failure 
     fx_tensor all[FZ_MAX_INPUTS + FZ_MAX_OUTPUTS];
     const char *names[FZ_MAX_INPUTS + FZ_MAX_OUTPUTS];
     size_t n = 0;
+    bool wrong = c->wrong && strstr(f->text, "a wrong number");
+    const fz_case *shown = wrong ? c->wrong : c; /* then there are no outputs */
     for (size_t i = 0; i < c->n_in; i++, n++) {
-        all[n] = c->in[i];
+        all[n] = shown->in[i];
         names[n] = fx_intern_f(c->ctx, "in%zu", i);
     }
-    for (size_t i = 0; c->reference && i < c->n_out; i++, n++) {
+    for (size_t i = 0; c->reference && !wrong && i < c->n_out; i++, n++) {
         all[n] = c->out[i];
         names[n] = fx_intern_f(c->ctx, "out%zu", i);
     }

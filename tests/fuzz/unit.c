@@ -25,8 +25,8 @@ typedef struct one_run {
     const fz_case *c;
 } one_run;
 
-/* What the child says of a case. */
-enum { NOT_RUN = -1, INPUT_CHANGED = 1000, TIMEOUT = 30 };
+/* What the child says of a case: a status of the emitted code, whose own of steps begin at FIRST_REASON, or one of these. */
+enum { NOT_RUN = -1, FIRST_REASON = 16, INPUT_CHANGED = 1000, TIMEOUT = 30 };
 typedef struct said {
     volatile int status;
     size_t at;                   /* of its outputs in the shared memory */
@@ -210,6 +210,11 @@ static void judge(const fz_case *c, const said *s, unsigned char *results, fz_ta
         fz_fail(f, FZ_EMITTED, NULL, "%sinput %d was written", size, s->status - INPUT_CHANGED);
         return;
     }
+    if (c->refuses) {
+        if (s->status < FIRST_REASON)
+            fz_fail(f, FZ_EMITTED, NULL, "%sa wrong number for %s is not refused: status %d", size, c->refuses, s->status);
+        return;
+    }
     if (s->status != 0) {
         fz_fail(f, FZ_EMITTED, NULL, "%sstatus %d", size, s->status);
         return;
@@ -236,10 +241,13 @@ static void judge(const fz_case *c, const said *s, unsigned char *results, fz_ta
 static void run_all(const char *folder, size_t n_cases, fz_case *const *cases, fz_tally *tally, fz_failure *const *f)
 {
     size_t total = 64, n = 0;
-    one_run *runs = malloc(n_cases * (FZ_MAX_VARIANTS + 1) * sizeof *runs + 1);
-    for (size_t i = 0; i < n_cases; i++)
-        for (int v = -1; v < (cases[i]->symbolic ? cases[i]->n_variants : 0); v++)
-            runs[n++] = (one_run){i, v < 0 ? cases[i] : cases[i]->variants[v]};
+    one_run *runs = malloc(n_cases * FZ_MAX_RUNS * sizeof *runs + 1);
+    for (size_t i = 0; i < n_cases; i++) {
+        const fz_case *these[FZ_MAX_RUNS];
+        int count = fz_runs(cases[i], these);
+        for (int k = 0; k < count; k++)
+            runs[n++] = (one_run){i, these[k]};
+    }
     said *say = mmap(NULL, n * sizeof *say, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if ((void *)say == MAP_FAILED)
         abort();

@@ -907,6 +907,7 @@ def rearranging(c):
         index = c.randint(0, t.shape[1], t.shape[0], 7, t.shape[2])
         c.add("aten.take_along_dim.default", t, index, 1)
         c.add("aten.take_along_dim.default", t, index[:1], 1)
+        c.add("aten.take_along_dim.default", t, index - 5, 1)  # modulo the dim
         c.add("aten.take_along_dim.default", t, c.randint(0, 24, 2, 3))
         c.add("aten.narrow.default", t, 1, 1, 1)
         c.add("aten.narrow.default", t, -1, -2, 2)

@@ -127,6 +127,8 @@ static const struct {
     {IN("x", "f32[4, 6]") IN("i", "i64[3, 2]") IN("s", "f32[3, 4]") CALL("y", "scatter.src", "%x, 0, %i, %s") "output((%y,))\n", 4, false, "check t0 in 4"},
     {IN("x", "f32[4, 6]") IN("i", "i64[3, 2]") CALL("y", "scatter.value", "%x, 1, %i, 2.5") "output((%y, %x))\n", 6, false, "check t0 in 6"},
     {IN("x", "f16[4, 6]") IN("i", "i64[3, 2]") IN("s", "f16[3, 4]") CALL("y", "scatter_add.default", "%x, 0, %i, %s") "output((%y,))\n", 4, false, "check t0 in 4"},
+    {IN("x", "f32[4, 6]") IN("i", "i32[3]") IN("s", "f32[4, 3]") CALL("y", "index_add.default", "%x, 1, %i, %s, alpha=2") "output((%y,))\n", 6, false, "check t0 in 6"},
+    {IN("i", "i64[2, 3]") CALL("y", "one_hot.default", "%i, 5") "output((%y,))\n", 5, false, "check t0 in 5"},
     {IN("x", "f32[4, 6]") IN("i", "i64[3]") IN("v", "f32[6]") CALL("y", "index_put.default", "%x, [%i], %v, False") "output((%y,))\n", 4, true, "check t0 in 4"},
     {IN("x", "i32[4, 6]") IN("i", "i64[3]") IN("j", "i64[3]") IN("v", "i32[]") CALL("y", "index_put.default", "%x, [%i, %j], %v, True") "output((%y,))\n", 4, true, "check t1"},
     {IN("x", "f32[4, 6]") IN("i", "i64[3]") CALL("t", "permute.default", "%x, [1, 0]") CALL("y", "index.Tensor", "%t, [%i]") "output((%y,))\n", 4, true, "check t0 in 6"},
@@ -168,6 +170,44 @@ START_TEST(indices_are_checked)
     fx_diag_clear(ctx);
     ck_assert_int_eq(lower_to(g, "generic", 0, FX_FAULT_NO_CHECK, &p), FX_INTERNAL);
     ck_assert_msg(strstr(first_message(), "which no check around it keeps in range") != NULL, "%s", first_message());
+}
+END_TEST
+
+/* What eager raises for, beside: each refused by the graph's interpreter and by the program, whatever lowering does in between. */
+static const struct {
+    const char *text;
+    int input;
+    int64_t number;            /* the wrong one, in the middle of good ones */
+} wrong[] = {
+    {IN("i", "i64[2, 3]") CALL("y", "one_hot.default", "%i, 5") "output((%y,))\n", 0, -1},
+    {IN("i", "i64[2, 3]") CALL("y", "one_hot.default", "%i, 5") CALL("z", "to.dtype", "%y, torch.float32") "output((%z,))\n", 0, 5},
+    {IN("x", "f32[4, 6]") IN("i", "i64[3]") IN("s", "f32[3, 6]") CALL("y", "index_add.default", "%x, 0, %i, %s, alpha=1") "output((%y,))\n", 1, -1},
+    {IN("x", "f32[4]") IN("i", "i64[1]") IN("s", "f32[1]") CALL("y", "index_copy.default", "%x, 0, %i, %s") "output((%y,))\n", 1, -1},
+    {IN("x", "f32[4]") IN("i", "i64[3]") CALL("y", "index_fill.int_Scalar", "%x, 0, %i, 2.0") "output((%y,))\n", 1, -5},
+    {IN("x", "f32[4, 6]") IN("i", "i64[3]") CALL("y", "take_along_dim.default", "%x, %i") "output((%y,))\n", 1, 24},
+    {IN("x", "f32[4, 6]") IN("i", "i64[2, 6]") IN("s", "f32[4, 6]") CALL("y", "scatter_add.default", "%x, 0, %i, %s") "output((%y,))\n", 1, 4},
+    {IN("x", "i64[3, 4]") IN("d", "i64[3, 4]") CALL("y", "floor_divide.default", "%x, %d") "output((%y,))\n", 1, 0},
+    {IN("x", "i8[3, 4]") IN("d", "i8[4]") CALL("y", "remainder.Tensor", "%x, %d") CALL("z", "add.Tensor", "%y, 1, alpha=1") "output((%z,))\n", 1, 0},
+    {IN("x", "u8[3, 4]") IN("d", "u8[3, 1]") CALL("y", "fmod.Tensor", "%x, %d") CALL("z", "sum.dim_IntList", "%y, [1], False, dtype=None") "output((%z,))\n", 1, 0},
+    {IN("x", "i32[3, 4]") IN("d", "i32[3, 4]") CALL("y", "div.Tensor_mode", "%x, %d, rounding_mode=\"trunc\"") "output((%y,))\n", 1, 0},
+};
+
+START_TEST(wrong_numbers_are_refused)
+{
+    fx_graph *g = graph_of(wrong[_i].text);
+    fx_program *p;
+    fx_tensor in[MOST], *out;
+    size_t n_out, n_in = inputs_of(g, 3, false, in);
+    for (size_t i = 0; i < n_in; i++)
+        for (int64_t k = 0; k < fx_tensor_numel(&in[i]) && !fx_dtype_is_float(in[i].dtype); k++)
+            fx_tensor_set_int(&in[i], k, 1 + k % 3);
+    ck_assert_int_eq(lower_to(g, "generic", 0, FX_FAULT_NONE, &p), FX_OK);
+    ck_assert_int_eq(fx_program_run(p, true, n_in, in, &n_out, &out), FX_OK);
+    fx_tensor *t = &in[wrong[_i].input];
+    fx_tensor_set_int(t, fx_tensor_numel(t) / 2, wrong[_i].number);
+    ck_assert_int_eq(fx_graph_interpret(graph_of(wrong[_i].text), n_in, in, &n_out, &out), FX_ERR_ARGUMENT);
+    fx_diag_clear(ctx);
+    ck_assert_int_eq(fx_program_run(p, true, n_in, in, &n_out, &out), FX_ERR_ARGUMENT);
 }
 END_TEST
 
@@ -350,6 +390,7 @@ static void add_tests(TCase *t)
 {
     tcase_add_loop_test(t, indices_give_what_the_graph_gives, 0, COUNT(indices));
     tcase_add_test(t, indices_are_checked);
+    tcase_add_loop_test(t, wrong_numbers_are_refused, 0, COUNT(wrong));
     tcase_add_loop_test(t, reductions_give_what_the_graph_gives, 0, COUNT(reductions));
     tcase_add_loop_test(t, orders_give_what_the_graph_gives, 0, COUNT(orders));
     tcase_add_loop_test(t, rare_results_are_what_the_graph_gives, 0, COUNT(rare));
