@@ -5,19 +5,6 @@
 
 #include "codegen/emit.h"
 
-int fx_c_symbol_place(const fx_emit *e, size_t symbol, int *dim)
-{
-    for (size_t i = 0; i < e->p->n_inputs; i++) {
-        const fx_io *io = &e->p->inputs[i];
-        for (*dim = 0; *dim < io->rank; ++*dim) {
-            const fx_sym *s = io->dims[*dim].sym;
-            if (s && s->kind == FX_SYM_SYMBOL && strcmp(s->name, e->p->symbols[symbol].name) == 0)
-                return (int)i;
-        }
-    }
-    return -1;
-}
-
 /* ---- what may be wrong with sizes ------------------------------------------------------------------------------ */
 
 static const char *range_text(fx_emit *e, const fx_sym_range *s, const char *name)
@@ -102,9 +89,11 @@ void fx_c_sizes_header(fx_emit *e, fx_text *t)
             fx_puts(t, "or more");
         else
             fx_printf(t, "to %lld", (long long)s->max);
-        int dim, input = fx_c_symbol_place(e, i, &dim);
+        int dim, input = fx_program_symbol_place(p, i, &dim);
         if (input >= 0)
             fx_printf(t, ": size %d of %s", dim, e->inputs[input]);
+        if (input >= 0 && fx_dim_tells(p->inputs[input].dims[dim], s->name) < 2)
+            fx_printf(t, " is %s", fx_c_dim(e, p->inputs[input].dims[dim]));
         fx_puts(t, " */\n");
     }
     fx_printf(t, "} %s_dims;\n\n", e->prefix);
@@ -277,32 +266,60 @@ static void put_slots(fx_emit *e, fx_text *t)
     e->deriving = false;
 }
 
-/* Sizes are read where an input has them alone; then all shapes are compared with what those tell. */
+/* Reads a symbol off a size factor * s + rest. Outside what the symbol's range gives, the size is refused first, so nothing overflows. */
+static void put_solved(fx_emit *e, fx_text *t, size_t symbol, int input, int dim)
+{
+    const fx_sym_range *s = &e->p->symbols[symbol];
+    int64_t factor, rest;
+    fx_dim_linear(e->p->inputs[input].dims[dim], s->name, &factor, &rest);
+    if (factor == 1 && rest == 0) {
+        fx_printf(t, "    dims->%s = shapes[%d][%d];\n", e->symbols[symbol], input, dim);
+        return;
+    }
+    __int128 ends[2] = {(__int128)factor * s->min + rest, (__int128)factor * s->max + rest};
+    __int128 low = factor > 0 ? ends[0] : ends[1], high = factor > 0 ? ends[1] : ends[0], most = (__int128)INT64_MAX + (rest < 0 ? rest : 0);
+    low = low < 0 ? 0 : low > most ? most : low;
+    high = high < 0 ? -1 : high;
+    fx_printf(t, "    if (shapes[%d][%d] < %lld", input, dim, (long long)low);
+    if (high < INT64_MAX)
+        fx_printf(t, " || shapes[%d][%d] > %lld", input, dim, (long long)high);
+    else if (most < INT64_MAX)
+        fx_printf(t, " || shapes[%d][%d] > %lld", input, dim, (long long)most);
+    fx_printf(t, ")\n        return %s;\n    dims->%s = ", e->reasons[symbol].name, e->symbols[symbol]);
+    if (rest)
+        fx_printf(t, "(shapes[%d][%d] %c %llu)", input, dim, rest > 0 ? '-' : '+', rest > 0 ? (unsigned long long)rest : 0 - (unsigned long long)rest);
+    else
+        fx_printf(t, "shapes[%d][%d]", input, dim);
+    if (factor != 1)
+        fx_printf(t, factor > 0 ? " / %lld" : " / (%lld)", (long long)factor);
+    fx_puts(t, ";\n");
+}
+
+/* Sizes are read where an input's size tells them; then all shapes are compared with what those tell. */
 static void put_dims_of(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
+    fx_map told = {0}; /* inputs' dims that are a symbol alone and were read for it: nothing to compare */
     fx_printf(t, "\nint %s_dims_of(%s_dims *dims, const int64_t *const *shapes)\n{\n    if (!dims || !shapes)\n        return %s_ERR_NULL;\n",
               e->prefix, e->prefix, e->PREFIX);
     for (size_t i = 0; i < p->n_symbols; i++) {
-        int dim, input = fx_c_symbol_place(e, i, &dim);
-        if (input >= 0)
-            fx_printf(t, "    dims->%s = shapes[%d][%d];\n", e->symbols[i], input, dim);
-        else
+        int dim, input = fx_program_symbol_place(p, i, &dim);
+        if (input < 0) {
             fx_printf(t, "    dims->%s = %s_MIN;\n", e->symbols[i], e->ranges[i]);
+            continue;
+        }
+        put_solved(e, t, i, input, dim);
+        const fx_dim *at = &p->inputs[input].dims[dim];
+        if (fx_dim_tells(*at, p->symbols[i].name) == 2)
+            fx_map_put(e->arena, &told, at, e);
     }
     bool any = false;
     e->symbol_prefix = "dims->";
     for (size_t i = 0; i < p->n_inputs; i++) {
         for (int d = 0; d < p->inputs[i].rank; d++) {
             const fx_dim *dim = &p->inputs[i].dims[d];
-            int at;
-            if (dim->sym && dim->sym->kind == FX_SYM_SYMBOL) {
-                size_t s = 0;
-                while (strcmp(p->symbols[s].name, dim->sym->name) != 0)
-                    s++;
-                if (fx_c_symbol_place(e, s, &at) == (int)i && at == d)
-                    continue;
-            }
+            if (fx_map_get(&told, dim))
+                continue;
             if (!any)
                 fx_printf(t, "    const int status = %s_check_dims(dims);\n    if (status != %s_OK)\n        return status;\n", e->prefix, e->PREFIX);
             fx_printf(t, "%sshapes[%zu][%d] != %s", any ? " ||\n        " : "    if (", i, d, fx_c_factor(e, *dim));

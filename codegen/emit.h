@@ -182,7 +182,6 @@ void fx_put_elements(fx_text *t, fx_dtype dtype, const void *data, int64_t numel
 fx_status fx_c_build(fx_emit *e);
 
 /* c_check.c: NAME_check.c, NAME_golden.bin */
-int fx_c_symbol_place(const fx_emit *e, size_t symbol, int *dim); /* c_sizes.c: the first input with a size that is the symbol alone; -1 */
 fx_status fx_c_check(fx_emit *e);
 
 #endif

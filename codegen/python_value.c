@@ -212,30 +212,37 @@ static void put_torch_word(fx_python *p, fx_text *t, const char *s, const fx_nod
     fx_puts(t, s + 5);
 }
 
-static bool binds_symbol(const fx_node *n, int dim, const char *symbol)
+/* Binds a local name to a symbol where a size of an input tells it that well (fx_dim_tells); NULL: none does. */
+static const char *bind_symbol(fx_python *p, const char *symbol, int tells)
 {
-    const fx_sym *s = n->type->dims[dim].sym;
-    return s && s->kind == FX_SYM_SYMBOL && s->name == symbol;
+    FX_FOR_NODES(p->g, n) {
+        if (n->opcode != FX_PLACEHOLDER || !n->type || n->type->kind != FX_TYPE_TENSOR)
+            continue;
+        for (int d = 0; d < n->type->rank; d++) {
+            int64_t factor, rest;
+            if (fx_dim_tells(n->type->dims[d], symbol) != tells)
+                continue;
+            const char *name = fx_python_free_name(p, symbol);
+            fx_map_put(p->tmp, &p->symbols, symbol, (void *)(uintptr_t)name);
+            fx_dim_linear(n->type->dims[d], symbol, &factor, &rest);
+            fx_printf(&p->binds, tells == 2 ? "%s = %s.shape[%d]" : "%s = (%s.shape[%d]", name, fx_python_node_name(p, n), d);
+            if (tells < 2)
+                fx_printf(&p->binds, " - %lld) // %lld", (long long)rest, (long long)factor);
+            fx_puts(&p->binds, "\n");
+            return name;
+        }
+    }
+    return NULL;
 }
 
 /* A local name for a size, bound before the body where an input shows it. */
 static const char *symbol_name(fx_python *p, const char *symbol, const fx_node *user)
 {
     const char *name = fx_map_get(&p->symbols, symbol);
+    for (int tells = 2; tells > 0 && !name; tells--)
+        name = bind_symbol(p, symbol, tells);
     if (name)
         return name;
-    FX_FOR_NODES(p->g, n) {
-        if (n->opcode != FX_PLACEHOLDER || !n->type || n->type->kind != FX_TYPE_TENSOR)
-            continue;
-        for (int d = 0; d < n->type->rank; d++) {
-            if (!binds_symbol(n, d, symbol))
-                continue;
-            name = fx_python_free_name(p, symbol);
-            fx_map_put(p->tmp, &p->symbols, symbol, (void *)(uintptr_t)name);
-            fx_printf(&p->binds, "%s = %s.shape[%d]\n", name, fx_python_node_name(p, n), d);
-            return name;
-        }
-    }
     p->status = p->status ? p->status : fx_fail(p->ctx, FX_ERR_UNSUPPORTED, user ? &user->loc : NULL,
                                                 "the size '%s' is none of an input's, so that Python code cannot know it", symbol);
     return "None";

@@ -97,27 +97,49 @@ static const fx_node *input_node(const fx_graph *g, const char *name, size_t n)
     return NULL;
 }
 
-/* The symbol of the given name, or that is size AXIS of an input, as "x:0". */
-static fx_sym_range *find_symbol(fx_graph *g, const char *name, size_t n)
+/* The symbol of the given name, or that tells size AXIS of an input, as "x:0": the size is factor * symbol + rest. */
+static fx_sym_range *find_symbol(fx_graph *g, const char *name, size_t n, int64_t *factor, int64_t *rest)
 {
     const char *colon = memchr(name, ':', n);
-    const fx_sym *s = NULL;
+    *factor = 1;
+    *rest = 0;
     if (colon) {
         const fx_node *in = input_node(g, name, (size_t)(colon - name));
         char *end;
         long axis = strtol(colon + 1, &end, 10);
         if (!in || !in->type || in->type->kind != FX_TYPE_TENSOR || end != name + n || axis < 0 || axis >= in->type->rank)
             return NULL;
-        s = in->type->dims[axis].sym;
-        if (!s || s->kind != FX_SYM_SYMBOL)
+        name = fx_dim_linear(in->type->dims[axis], NULL, factor, rest);
+        if (!name)
             return NULL;
-        name = s->name;
         n = strlen(name);
     }
     for (size_t i = 0; i < g->n_symbols; i++)
         if (strlen(g->symbols[i].name) == n && memcmp(g->symbols[i].name, name, n) == 0)
             return &g->symbols[i];
     return NULL;
+}
+
+/* The symbol's range where factor * symbol + rest lies in [*lo, *hi]; ends that are open stay so. */
+static void solve_range(int64_t factor, int64_t rest, int64_t *lo, int64_t *hi)
+{
+    if (factor == 1 && rest == 0)
+        return;
+    __int128 low = *lo == INT64_MIN ? 0 : (__int128)*lo - rest, high = *hi == INT64_MAX ? 0 : (__int128)*hi - rest;
+    bool no_low = *lo == INT64_MIN, no_high = *hi == INT64_MAX;
+    if (factor < 0) {
+        __int128 swap = low;
+        bool none = no_low;
+        low = -high;
+        high = -swap;
+        no_low = no_high;
+        no_high = none;
+    }
+    __int128 by = factor < 0 ? -(__int128)factor : factor;
+    low = low / by + (low % by > 0); /* up */
+    high = high / by - (high % by < 0); /* down */
+    *lo = no_low || low < INT64_MIN ? INT64_MIN : low > INT64_MAX ? INT64_MAX : (int64_t)low;
+    *hi = no_high || high > INT64_MAX ? INT64_MAX : high < INT64_MIN ? INT64_MIN : (int64_t)high;
 }
 
 static const char *range_text(fx_arena *arena, const fx_sym_range *s)
@@ -161,10 +183,13 @@ static bool parse_range(const char *s, int64_t *lo, int64_t *hi)
 fx_status fx_sizes_narrow(fx_graph *g, const char *spec)
 {
     const char *equals = strchr(spec, '=');
-    int64_t lo, hi;
-    fx_sym_range *s = equals ? find_symbol(g, spec, (size_t)(equals - spec)) : NULL;
+    int64_t lo, hi, factor, rest;
+    fx_sym_range *s = equals ? find_symbol(g, spec, (size_t)(equals - spec), &factor, &rest) : NULL;
     if (!s || !parse_range(equals + 1, &lo, &hi))
         return unknown_symbol(g, spec);
+    solve_range(factor, rest, &lo, &hi);
+    if (lo > hi)
+        return fx_fail(g->ctx, FX_ERR_ARGUMENT, NULL, "size '%s': no value of %s gives such a size", spec, s->name);
     if ((lo != INT64_MIN && (lo < s->min || lo > s->max)) || (hi != INT64_MAX && (hi < s->min || hi > s->max)))
         return fx_fail(g->ctx, FX_ERR_ARGUMENT, NULL, "size '%s': expected numbers within the model's own range, %s", spec,
                        range_text(fx_context_arena(g->ctx), s));
@@ -205,18 +230,20 @@ bool fx_sizes_shape(const fx_graph *g, const int64_t *values, const fx_type *typ
     return true;
 }
 
-/* A symbol's value is the size of the first input that has it alone; others keep what they are. */
+/* A symbol's value follows from the first input size that is it, or else from the first that is linear in it; others keep what they are. Where
+ * no value gives the size, one near it does: the comparison of shapes will tell. */
 static void read_values(const fx_graph *g, size_t n, const fx_node *const *nodes, const fx_tensor *in, int64_t *values)
 {
     for (size_t k = 0; k < g->n_symbols; k++) {
-        bool found = false;
-        for (size_t i = 0; i < n && !found; i++) {
+        int best = 0;
+        for (size_t i = 0; i < n; i++) {
             const fx_type *t = nodes[i]->type;
-            for (int d = 0; t && t->kind == FX_TYPE_TENSOR && d < t->rank && d < in[i].rank && !found; d++) {
-                const fx_sym *s = t->dims[d].sym;
-                found = s && s->kind == FX_SYM_SYMBOL && strcmp(s->name, g->symbols[k].name) == 0;
-                if (found)
-                    values[k] = in[i].sizes[d];
+            for (int d = 0; t && t->kind == FX_TYPE_TENSOR && d < t->rank && d < in[i].rank; d++) {
+                int tells = fx_dim_tells(t->dims[d], g->symbols[k].name);
+                if (tells <= best)
+                    continue;
+                best = tells;
+                fx_dim_solve(t->dims[d], g->symbols[k].name, in[i].sizes[d], &values[k]);
             }
         }
     }

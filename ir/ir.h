@@ -206,6 +206,14 @@ bool fx_dim_le(fx_context *ctx, fx_symbols symbols, fx_dim a, fx_dim b); /* prov
 bool fx_dim_eval(fx_symbols symbols, const int64_t *values, fx_dim d, int64_t *out);
 void fx_dim_print(fx_text *t, fx_dim d);
 
+/* ---- dim_solve.c: sizes of inputs tell symbols ---- */
+/* d = factor * s + rest with factor != 0 and no other symbol: s; else NULL. symbol: the one to look for; NULL: any. */
+const char *fx_dim_linear(fx_dim d, const char *symbol, int64_t *factor, int64_t *rest);
+/* The symbol's value where d is `size`; false: no integer is (*value is then near it), or d is not linear in the symbol alone. */
+bool fx_dim_solve(fx_dim d, const char *symbol, int64_t size, int64_t *value);
+/* How well d tells a symbol's value: 2 it is the symbol, 1 it is linear in it, 0 not at all. The first of the best is asked. */
+int fx_dim_tells(fx_dim d, const char *symbol);
+
 /* ---- type.c: interned value types ---------------------------------------------------------------- */
 
 typedef enum fx_type_kind {

@@ -211,6 +211,8 @@ typedef struct fx_program {
 } fx_program;
 
 fx_symbols fx_program_symbols(const fx_program *p);
+/* The input whose size *dim tells the symbol's value (fx_dim_solve), one that is the symbol alone if there is one; -1: none. */
+int fx_program_symbol_place(const fx_program *p, size_t symbol, int *dim);
 /* Bytes of the arena for values of the symbols (by position; NULL without symbols), and where each buffer lies (offsets[id], may be NULL). */
 bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size, uint64_t *offsets);
 /* Adds the limit d <= most, which a run checks, unless it is proved or follows from one that is there. why: "kernels count in 32 bits". */

@@ -11,6 +11,22 @@ fx_symbols fx_program_symbols(const fx_program *p)
     return (fx_symbols){p->n_symbols, p->symbols};
 }
 
+int fx_program_symbol_place(const fx_program *p, size_t symbol, int *dim)
+{
+    int best = 0, input = -1;
+    for (size_t i = 0; i < p->n_inputs; i++) {
+        for (int d = 0; d < p->inputs[i].rank; d++) {
+            int tells = fx_dim_tells(p->inputs[i].dims[d], p->symbols[symbol].name);
+            if (tells <= best)
+                continue;
+            best = tells;
+            input = (int)i;
+            *dim = d;
+        }
+    }
+    return input;
+}
+
 static bool size_of(const fx_program *p, const int64_t *values, fx_dim d, uint64_t *out)
 {
     int64_t v;

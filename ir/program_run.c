@@ -269,23 +269,21 @@ static fx_status check_inputs(const fx_program *p, size_t n_in, const fx_tensor 
     return FX_OK;
 }
 
-/* A symbol's value is the size of the first dim that is the symbol alone. */
 static fx_status read_symbol(const fx_program *p, const fx_tensor *in, size_t k, int64_t *value)
 {
     const fx_sym_range *s = &p->symbols[k];
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        for (int d = 0; d < p->inputs[i].rank; d++) {
-            const fx_sym *sym = p->inputs[i].dims[d].sym;
-            if (!sym || sym->kind != FX_SYM_SYMBOL || strcmp(sym->name, s->name) != 0)
-                continue;
-            *value = in[i].sizes[d];
-            if (*value >= s->min && *value <= s->max)
-                return FX_OK;
-            return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "input %zu '%s': size %d is %s = %lld, expected %lld to %lld", i,
-                           p->inputs[i].name, d, s->name, (long long)*value, (long long)s->min, (long long)s->max);
-        }
-    }
-    return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, NULL, "no input has a size that is the symbol %s alone, so its value is not known", s->name);
+    int d, i = fx_program_symbol_place(p, k, &d);
+    if (i < 0)
+        return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, NULL, "no size of an input tells the symbol %s, so its value is not known", s->name);
+    fx_dim dim = p->inputs[i].dims[d];
+    if (fx_dim_solve(dim, s->name, in[i].sizes[d], value) && *value >= s->min && *value <= s->max)
+        return FX_OK;
+    fx_text t;
+    fx_text_init(&t, p->arena);
+    fx_dim_print(&t, dim);
+    return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "input %d '%s': size %d is %s = %lld, expected %s%s%lld to %lld", i, p->inputs[i].name, d, t.data,
+                   (long long)in[i].sizes[d], fx_dim_tells(dim, s->name) < 2 ? s->name : "", fx_dim_tells(dim, s->name) < 2 ? " from " : "",
+                   (long long)s->min, (long long)s->max);
 }
 
 fx_status fx_program_values(fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values)

@@ -111,18 +111,20 @@ static int symbol_of(const fx_build *b, const char *name)
     return -1;
 }
 
-/* Sizes that inputs name by a symbol alone tell its value: those symbols are the program's. */
-static fx_status add_symbol(fx_build *b, const fx_node *n, const fx_sym *s)
+/* Sizes of inputs that are a symbol, or linear in one (2*s + 1), tell its value: those symbols are the program's. */
+static fx_status add_symbol(fx_build *b, const fx_node *n, fx_dim d)
 {
-    if (s->kind != FX_SYM_SYMBOL || symbol_of(b, s->name) >= 0)
+    int64_t factor, rest;
+    const char *name = fx_dim_linear(d, NULL, &factor, &rest);
+    if (!name || symbol_of(b, name) >= 0)
         return FX_OK;
-    if (!is_identifier(s->name))
-        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "dynamic size '%s': expected a name that is an identifier in C", s->name);
-    fx_sym_range range = {.name = s->name, .min = 0, .max = INT64_MAX};
+    if (!is_identifier(name))
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "dynamic size '%s': expected a name that is an identifier in C", name);
+    fx_sym_range range = {.name = name, .min = 0, .max = INT64_MAX};
     for (size_t i = 0; i < b->g->n_symbols; i++)
-        if (strcmp(b->g->symbols[i].name, s->name) == 0)
+        if (strcmp(b->g->symbols[i].name, name) == 0)
             range = b->g->symbols[i];
-    range.name = s->name;
+    range.name = name;
     range.min = range.min < 0 ? 0 : range.min;
     FX_PUSH(b->p->arena, b->p->symbols, b->p->n_symbols, b->p->cap_symbols) = range;
     return FX_OK;
@@ -134,7 +136,7 @@ static fx_status known_symbols(fx_build *b, const fx_node *n, const fx_sym *s)
         fx_text t;
         fx_text_init(&t, b->scratch);
         fx_sym_print(&t, s);
-        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "'%s': its size names %s, which no input has as a size of its own", n->name, t.data);
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "'%s': its size names %s, which no input's size tells: expected one that is %s, or a multiple of it plus a number", n->name, t.data, t.data);
     }
     for (int i = 0; s->kind != FX_SYM_INT && s->kind != FX_SYM_SYMBOL && i < s->n; i++)
         FX_TRY(known_symbols(b, n, s->args[i]));
@@ -245,7 +247,7 @@ static fx_status build_symbols(fx_build *b)
     if (n->opcode == FX_PLACEHOLDER && n->type && n->type->kind == FX_TYPE_TENSOR)
         for (int i = 0; i < n->type->rank; i++)
             if (n->type->dims[i].sym)
-                FX_TRY(add_symbol(b, n, n->type->dims[i].sym));
+                FX_TRY(add_symbol(b, n, n->type->dims[i]));
     for (size_t i = 0; i < b->g->n_limits; i++)
         FX_PUSH(b->p->arena, b->p->limits, b->p->n_limits, b->p->cap_limits) = (fx_limit){b->g->limits[i].value, b->g->limits[i].text};
     FX_FOR_NODES(b->g, n)

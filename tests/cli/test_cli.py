@@ -498,6 +498,38 @@ output((%z,))
         self.ok("check", self.model, "--against", self.vectors(3, 5), "--dim=rows=3")
         self.fails("check", self.model, "--against", self.vectors(2, 5), "--dim=rows=3", says="an input has not the shape")
 
+    def test_sizes_that_are_told_by_expressions(self):
+        model = self.dir / "halves.fx"
+        model.write_text("""graph "halves" imported
+symbol half in [1, 6]
+
+%x : f32[2*half] = placeholder[x]
+%w : f32[3*half + 1] = placeholder[w]
+%a : f32[half] = call_function[aten.slice.Tensor](%x, 0, 0, 9223372036854775807, 2)
+%b : f32[half] = call_function[aten.slice.Tensor](%w, 0, 1, 9223372036854775807, 3)
+%y : f32[half] = call_function[aten.add.Tensor](%a, %b)
+output((%y,))
+""")
+        def vectors(x, w, y):
+            path = self.dir / f"{x}_{w}.npz"
+            with zipfile.ZipFile(path, "w") as out:
+                for name, values in (("x", range(x)), ("w", [5 * i for i in range(w)]), ("y", [2 * i + 5 * (3 * i + 1) for i in range(y)])):
+                    out.writestr(f"{name}.npy", npy((len(values),), values))
+            return path
+        for half in (1, 4, 6):
+            self.assertRegex(self.ok("check", model, "--against", vectors(2 * half, 3 * half + 1, half)), rf"0 +float32\[{half}\] .* ok")
+        for x, w, says in ((7, 10, "input 0: expected float32[6], got float32[7]"), (6, 13, "input 1: expected float32[10], got float32[13]"),
+                           (14, 22, "the inputs' size half is 7: expected half=1..6")):
+            self.fails("check", model, "--against", vectors(x, w, 3), says=says)
+        out = self.dir / "out"
+        self.ok("compile", model, "-o", out, "--prefix=net", "--dim", "w:0=6..16", "--check")
+        self.assertIn("int64_t half; /* 2 to 5: size 0 of x is half * 2 */\n} net_dims;", (out / "net.h").read_text())
+        self.assertEqual(subprocess.run(["make", "-s", "check"], cwd=out, capture_output=True).returncode, 0)
+        self.ok("compile", model, "-o", out, "--prefix=net", "--dim", "x:0=8", "--check")
+        self.assertIn("#define NET_IN1_NUMEL 13\n", (out / "net.h").read_text())
+        self.fails("compile", model, "-o", out, "--dim", "x:0=9", says="no value of half gives such a size")
+        self.fails("compile", model, "-o", out, "--dim", "x:0=14", says="within the model's own range, half=1..6")
+
     def test_sizes_that_cannot_be(self):
         for spec, says in (("height=3", "a size the model leaves open (rows=1..6, cols=2..)"), ("rows", "then =N or =LO..HI"), ("rows=", "=N or"),
                            ("rows=3..2", "=N or"), ("rows=a", "=N or"), ("rows=7", "within the model's own range, rows=1..6"),

@@ -261,6 +261,81 @@ START_TEST(sizes_that_are_expressions)
 }
 END_TEST
 
+/* Symbols that no size of an input is alone: n behind 3*n + 1, m behind 12 - 2*m, k (without an end) behind k - 5, which two inputs tell. */
+static const char solved[] = HEAD("solved")
+    "symbol n in [2, 9]\n"
+    "symbol m in [1, 5]\n"
+    "symbol k in [5, inf]\n"
+    "sizes arena=0 weights=0 live=0 hash=0x0000000000000000\n"
+    "buffer x : input 0 f32[3*n + 1, 2]\n"
+    "buffer z : input 1 f32[-2*m + 12]\n"
+    "buffer w : input 2 f32[k - 5]\n"
+    "buffer v : input 3 f32[k - 5, n + 1]\n"
+    "buffer y : output 0 f32[n]\n"
+    "buffer q : output 1 f32[m]\n"
+    "input x \"x\" = x f32[3*n + 1, 2]\n"
+    "input z \"z\" = z f32[-2*m + 12]\n"
+    "input w \"w\" = w f32[k - 5]\n"
+    "input v \"v\" = v f32[k - 5, n + 1]\n"
+    "output y \"y\" = y f32[n]\n"
+    "output q \"q\" = q f32[m]\n"
+    "step s {\n"
+    "    for v0 in n {\n"
+    "        y[v0] = x[6*v0 + 1]\n"
+    "    }\n"
+    "    for v1 in m {\n"
+    "        q[v1] = cast.f32(index.i64(v1 + (k)))\n"
+    "    }\n"
+    "}\n";
+
+START_TEST(sizes_that_tell_symbols)
+{
+    for (int64_t n = 2; n <= 9; n += 7) {
+        fx_program *p = parse(solved);
+        fx_tensor in[4] = {input(p, 0, 0, (int64_t[]){3 * n + 1, 2}), input(p, 1, 0, (int64_t[]){4}), input(p, 2, 0, (int64_t[]){6}),
+                           input(p, 3, 0, (int64_t[]){6, n + 1})};
+        int64_t values[3];
+        ck_assert_int_eq(fx_program_values(p, 4, in, values), FX_OK);
+        ck_assert(values[0] == n && values[1] == 4 && values[2] == 11);
+        fx_golden g = golden_of(p, 4, in);
+        emit(p, &g);
+        build_and_run("net_check.c");
+        /* no n, one out of its range, two sizes that tell different k */
+        static const struct { int input, dim; int64_t size; const char *says; } wrong[] = {
+            {0, 0, 9, "input 0 'x': size 0 is 3*n + 1 = 9, expected n from 2 to 9"},
+            {0, 0, 31, "input 0 'x': size 0 is 3*n + 1 = 31, expected n from 2 to 9"},
+            {1, 0, 0, "input 1 'z': size 0 is -2*m + 12 = 0, expected m from 1 to 5"},
+            {3, 0, 5, "input 3 'v': size 0 is 5, expected 6 as the sizes before tell"},
+        };
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            fx_tensor bad[4] = {in[0], in[1], in[2], in[3]};
+            bad[wrong[i].input].sizes[wrong[i].dim] = wrong[i].size;
+            fx_diag_clear(ctx);
+            ck_assert_int_eq(fx_program_values(p, 4, bad, values), FX_ERR_ARGUMENT);
+            ck_assert_str_eq(fx_diag_get(ctx, 0)->message, wrong[i].says);
+        }
+    }
+    contains("net.h", "    int64_t n; /* 2 to 9: size 0 of x is n * 3 + 1 */\n");
+    write_main("#include \"net.h\"\n"
+               "int main(void)\n{\n    net_dims d;\n    int64_t x[2] = {22, 2}, z[1] = {6}, w[1] = {3}, v[2] = {3, 8};\n"
+               "    const int64_t *shapes[4] = {x, z, w, v};\n"
+               "    static const int64_t far[] = {INT64_MAX, INT64_MIN, INT64_MAX - 1, INT64_MIN + 1, -1};\n"
+               "    if (net_dims_of(&d, shapes) != NET_OK || d.n != 7 || d.m != 3 || d.k != 8)\n        return 1;\n"
+               "    x[0] = 23;\n    if (net_dims_of(&d, shapes) != NET_ERR_SHAPE)\n        return 2;\n"
+               "    x[0] = 31;\n    if (net_dims_of(&d, shapes) != NET_ERR_N)\n        return 3;\n"
+               "    x[0] = 4;\n    if (net_dims_of(&d, shapes) != NET_ERR_N)\n        return 4;\n    x[0] = 22;\n"
+               "    z[0] = 5;\n    if (net_dims_of(&d, shapes) != NET_ERR_SHAPE)\n        return 5;\n"
+               "    z[0] = 0;\n    if (net_dims_of(&d, shapes) != NET_ERR_M)\n        return 6;\n    z[0] = 6;\n"
+               "    v[0] = 4;\n    if (net_dims_of(&d, shapes) != NET_ERR_SHAPE)\n        return 7;\n    v[0] = 3;\n"
+               "    w[0] = 0;\n    v[0] = 0;\n    if (net_dims_of(&d, shapes) != NET_OK || d.k != 5)\n        return 8;\n"
+               "    for (int i = 0; i < 5; i++) {\n        x[0] = z[0] = w[0] = v[0] = far[i];\n"
+               "        if (net_dims_of(&d, shapes) == NET_OK)\n            return 10;\n"
+               "        x[0] = 22;\n        z[0] = 6;\n        if (net_dims_of(&d, shapes) == NET_OK)\n            return 11;\n    }\n"
+               "    return 0;\n}\n");
+    build_and_run("main.c");
+}
+END_TEST
+
 /* ---- every dtype --------------------------------------------------------------------------------------------------------- */
 
 /* Weights, inputs, arena, local arrays and outputs of one dtype; a row by index; converted to every other. */
@@ -411,6 +486,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, sizes_come_from_the_golden_inputs);
     tcase_add_test(t, wrong_sizes_and_indices_are_statuses);
     tcase_add_test(t, sizes_that_are_expressions);
+    tcase_add_test(t, sizes_that_tell_symbols);
     tcase_add_loop_test(t, every_dtype, 0, sizeof dtypes / sizeof dtypes[0]);
     tcase_add_test(t, gpu_loops_are_refused);
 }

@@ -119,8 +119,44 @@ START_TEST(nothing_false_is_proved)
 }
 END_TEST
 
+/* What is linear, and by trying all that solving gives the values back and only those. */
+START_TEST(sizes_tell_symbols)
+{
+    fx_dim b = sym("b"), h = sym("h");
+    int64_t factor, rest, value;
+    const struct { fx_dim d; int64_t factor, rest; int tells; } linear[] = {
+        {b, 1, 0, 2}, {mul(b, n(2)), 2, 0, 1}, {add(mul(b, n(3)), n(-1)), 3, -1, 1}, {add(n(9), mul(b, n(-4))), -4, 9, 1},
+        {add(mul(add(b, n(2)), n(5)), b), 6, 10, 1}, {add(b, n(INT64_MIN)), 1, INT64_MIN, 1},
+    };
+    for (size_t i = 0; i < sizeof linear / sizeof *linear; i++) {
+        const char *name = fx_dim_linear(linear[i].d, NULL, &factor, &rest);
+        ck_assert(name && strcmp(name, "b") == 0);
+        ck_assert_int_eq(factor, linear[i].factor);
+        ck_assert_int_eq(rest, linear[i].rest);
+        ck_assert_int_eq(fx_dim_tells(linear[i].d, "b"), linear[i].tells);
+        ck_assert_int_eq(fx_dim_tells(linear[i].d, "h"), 0);
+        for (int64_t size = -40; size <= 40 && rest > -100; size++) {
+            bool found = false;
+            for (int64_t v = -60; v <= 60; v++)
+                found |= factor * v + rest == size;
+            ck_assert_int_eq(fx_dim_solve(linear[i].d, "b", size, &value), found);
+            ck_assert(!found || factor * value + rest == size);
+        }
+    }
+    const fx_dim others[] = {n(4), add(b, h), mul(b, b), mul(b, h), fx_dim_floordiv(ctx, b, n(2)), fx_dim_mod(ctx, b, n(3)), fx_dim_max(ctx, b, n(3)), fx_dim_sub(ctx, b, b)};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        ck_assert_ptr_null(fx_dim_linear(others[i], NULL, &factor, &rest));
+        ck_assert(!fx_dim_solve(others[i], "b", 4, &value));
+    }
+    /* what would overflow has no solution */
+    ck_assert(!fx_dim_solve(add(b, n(INT64_MIN)), "b", 1, &value));
+    ck_assert(!fx_dim_solve(mul(b, n(-1)), "b", INT64_MIN, &value));
+}
+END_TEST
+
 static void add_tests(TCase *t)
 {
+    tcase_add_test(t, sizes_tell_symbols);
     tcase_add_test(t, sizes_of_indices_are_proved);
     tcase_add_test(t, quotients_are_exact_or_kept);
     tcase_add_test(t, nothing_false_is_proved);
