@@ -79,9 +79,9 @@ const char *shape_text(const fx_tensor *t, char *buf, size_t size);
 
 /* ---- emitted.c ------------------------------------------------------------------------------------------------------- */
 
-/* Emits graph's C into the folder dir, builds it with $CC (cc), runs it in a process of its own on dense inputs. Outputs are
- * allocated in ctx's tensors. Returns 0, or 1 with a message. */
+/* Emits graph's C into the folder dir, builds it with $CC (cc), runs it `calls` times in a row in a process of its own on dense inputs, which stay as
+ * they are. Results as fx_graph_calls gives them, allocated in ctx's tensors. Returns 0, or 1 with a message. */
 int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_compile_options *options, const char *dir,
-                const fx_tensor *inputs, size_t *n_outputs, fx_tensor **outputs);
+                const fx_tensor *inputs, size_t calls, size_t *n_results, fx_tensor **results);
 
 #endif

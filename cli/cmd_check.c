@@ -43,7 +43,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-    {"against", KEY_AGAINST, "FILE.npz", 0, "the inputs in the model's order, then the expected outputs", 0},
+    {"against", KEY_AGAINST, "FILE.npz", 0, "the inputs in the model's order, then the expected outputs; of a model that changes inputs or buffers, "
+     "for each of several calls in a row the outputs, then the changed inputs, then the changed buffers", 0},
     {"rtol", KEY_RTOL, "R", 0, "allowed difference as a part of the greatest expected magnitude of an output (default 1e-4)", 0},
     {"atol", KEY_ATOL, "A", 0, "allowed difference on top (default 0)", 0},
     {"layers", KEY_LAYERS, NULL, 0, "also name the first node at which emitted code and reference interpreter part", 0},
@@ -125,16 +126,37 @@ static bool same_shape(const fx_tensor *a, const fx_tensor *b)
     return true;
 }
 
+/* What is compared: so many calls, each with outputs and changes. */
+typedef struct reference {
+    size_t calls, n_in, n_out, n_changes;
+    const fx_written *changes;
+} reference;
+
+/* "0"; of several calls "2:0"; of what they change "x:1" for an input, else the buffer's path. */
+static const char *result_name(const reference *r, size_t i, char *buf, size_t size)
+{
+    size_t call = i / (r->n_out + r->n_changes), k = i % (r->n_out + r->n_changes);
+    int at = r->n_changes ? snprintf(buf, size, "%zu:", call + 1) : 0;
+
+    if (k < r->n_out)
+        snprintf(buf + at, size - (size_t)at, "%zu", k);
+    else if (r->changes[k - r->n_out].buffer)
+        snprintf(buf + at, size - (size_t)at, "%s", r->changes[k - r->n_out].buffer);
+    else
+        snprintf(buf + at, size - (size_t)at, "in%zu", r->changes[k - r->n_out].input);
+    return buf;
+}
+
 /* One line an output. Returns whether all agree. */
-static bool print_table(const arguments *a, size_t n, const fx_tensor *got, const fx_tensor *ref)
+static bool print_table(const arguments *a, const reference *r, const fx_tensor *got, const fx_tensor *ref)
 {
     bool all = true;
-    char shape[256];
+    char shape[256], name[64];
 
     printf("%-8s %-28s %12s %12s %12s\n", "output", "shape", "max abs", "max rel", "max |ref|");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < r->calls * (r->n_out + r->n_changes); i++) {
         difference d = compare(&got[i], &ref[i], a->rtol, a->atol);
-        printf("%-8zu %-28s %12.4g %12.4g %12.4g  %s\n", i, shape_text(&ref[i], shape, sizeof shape), d.abs, d.rel, d.max_ref,
+        printf("%-8s %-28s %12.4g %12.4g %12.4g  %s\n", result_name(r, i, name, sizeof name), shape_text(&ref[i], shape, sizeof shape), d.abs, d.rel, d.max_ref,
                d.agrees ? "ok" : "DIFFERS");
         all &= d.agrees;
     }
@@ -162,8 +184,8 @@ static int compare_nodes(const char *command, fx_context *ctx, fx_graph *graph, 
     size_t n_got, n_ref;
 
     if (fx_graph_with_outputs(graph, count, nodes, &probe) != FX_OK ||
-        fx_graph_interpret(probe, fx_graph_input_count(probe), in, &n_ref, &ref) != FX_OK ||
-        run_emitted(command, ctx, probe, &a->options, dir, in, &n_got, &got))
+        fx_graph_calls(probe, 1, fx_graph_input_count(probe), in, &n_ref, &ref) != FX_OK ||
+        run_emitted(command, ctx, probe, &a->options, dir, in, 1, &n_got, &got))
         return 1;
     *first = count;
     for (size_t i = 0; i < count && *first == count; i++) {
@@ -228,42 +250,77 @@ failed:
 
 /* ---- the command ------------------------------------------------------------------------------------------------------ */
 
+/* Fills *r, with as many calls as there are tensors for. */
+static int read_reference(const char *command, fx_graph *graph, const arguments *a, size_t n_tensors, reference *r)
+{
+    *r = (reference){.n_in = fx_graph_input_count(graph), .n_out = fx_graph_output_count(graph), .calls = 1};
+    if (fx_graph_written(graph, &r->n_changes, &r->changes) != FX_OK)
+        return 1;
+    size_t a_call = r->n_out + r->n_changes;
+    if (r->n_changes && n_tensors > r->n_in && (n_tensors - r->n_in) % a_call == 0)
+        r->calls = (n_tensors - r->n_in) / a_call;
+    if (n_tensors == r->n_in + r->calls * a_call)
+        return 0;
+    if (r->n_changes)
+        return complain(command, "%s: expected %zu inputs, then for each call %zu outputs and %zu changed inputs and buffers, got %zu arrays",
+                        a->against, r->n_in, r->n_out, r->n_changes, n_tensors);
+    return complain(command, "%s: expected %zu inputs and %zu outputs, got %zu arrays", a->against, r->n_in, r->n_out, n_tensors);
+}
+
+/* Whether the reference has the shapes that the model gives. */
+static int check_shapes(const char *command, fx_graph *graph, const arguments *a, const reference *r, const fx_tensor *in, const fx_tensor *ref)
+{
+    size_t a_call = r->n_out + r->n_changes;
+    char expected[256], seen[256], name[64];
+    fx_tensor *wanted = malloc((a_call + 1) * sizeof *wanted);
+    int rc = 1;
+
+    if (!wanted || fx_graph_shapes_for(graph, r->n_in, in, wanted) != FX_OK)
+        goto done;
+    for (size_t i = 0; i < r->n_changes; i++) {
+        wanted[r->n_out + i] = in[r->changes[i].input];
+        if (r->changes[i].buffer && fx_graph_tensor(graph, r->changes[i].buffer, &wanted[r->n_out + i]) != FX_OK)
+            goto done;
+    }
+    for (size_t i = 0; i < r->calls * a_call; i++) {
+        const fx_tensor *want = &wanted[i % a_call];
+        if (!same_shape(want, &ref[i])) {
+            complain(command, "%s: output %s: expected %s, got %s", a->against, result_name(r, i, name, sizeof name),
+                     shape_text(want, expected, sizeof expected), shape_text(&ref[i], seen, sizeof seen));
+            goto done;
+        }
+    }
+    rc = 0;
+done:
+    free(wanted);
+    return rc;
+}
+
 static int check(const char *command, fx_context *ctx, const arguments *a, const char *dir)
 {
     fx_graph *graph;
-    fx_tensor *tensors = NULL, *got = NULL, *wanted = NULL;
+    fx_tensor *tensors = NULL, *got = NULL;
     size_t n_tensors, n_got;
-    char expected[256], seen[256], *file = (char *)a->against;
+    char *file = (char *)a->against;
+    reference r;
     int rc = 1;
 
     if (fx_load_model(ctx, a->model, &graph) != FX_OK || fx_graph_legalize(graph, &graph) != FX_OK ||
         read_tensors(ctx, 1, &file, &n_tensors, &tensors) != FX_OK)
         return 1;
-    size_t n_in = fx_graph_input_count(graph), n_out = fx_graph_output_count(graph);
-    if (n_tensors != n_in + n_out) {
-        complain(command, "%s: expected %zu inputs and %zu outputs, got %zu arrays", a->against, n_in, n_out, n_tensors);
+    if (read_reference(command, graph, a, n_tensors, &r))
         goto done;
-    }
-    wanted = malloc((n_out + 1) * sizeof *wanted);
-    if (!wanted || fx_graph_shapes_for(graph, n_in, tensors, wanted) != FX_OK)
+    const fx_tensor *ref = tensors + r.n_in;
+    if (check_shapes(command, graph, a, &r, tensors, ref) ||
+        run_emitted(command, ctx, graph, &a->options, dir, tensors, r.calls, &n_got, &got))
         goto done;
-    const fx_tensor *ref = tensors + n_in;
-    for (size_t i = 0; i < n_out; i++) {
-        if (!same_shape(&wanted[i], &ref[i])) {
-            complain(command, "%s: output %zu: expected %s, got %s", a->against, i, shape_text(&wanted[i], expected, sizeof expected),
-                     shape_text(&ref[i], seen, sizeof seen));
-            goto done;
-        }
-    }
-    if (run_emitted(command, ctx, graph, &a->options, dir, tensors, &n_got, &got))
-        goto done;
-    rc = !print_table(a, n_out, got, ref);
+    rc = !print_table(a, &r, got, ref);
     if (a->layers) {
         fx_tensor *judged;
         size_t n_judged;
         bool faithful = true;
 
-        if (fx_graph_interpret(graph, n_in, tensors, &n_judged, &judged) != FX_OK) {
+        if (fx_graph_calls(graph, r.calls, r.n_in, tensors, &n_judged, &judged) != FX_OK) {
             rc = 1;
             goto done;
         }
@@ -276,7 +333,6 @@ static int check(const char *command, fx_context *ctx, const arguments *a, const
     }
 done:
     free(got);
-    free(wanted);
     free(tensors);
     return rc;
 }

@@ -9,7 +9,10 @@ typedef struct arguments {
     const char *model, *output;
     char **files; /* points into argv */
     int n_files;
+    long calls;   /* 0: not asked for */
 } arguments;
+
+enum { KEY_CALLS = 0x100, MAX_CALLS = 10000 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -19,6 +22,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'o':
         a->output = arg;
         return 0;
+    case KEY_CALLS: {
+        char *end;
+        a->calls = strtol(arg, &end, 10);
+        if (*end || a->calls < 1 || a->calls > MAX_CALLS)
+            argp_error(state, "expected a number of calls from 1 to %d, got '%s'", MAX_CALLS, arg);
+        return 0;
+    }
     case ARGP_KEY_ARGS: /* everything that is no option: the model, then its inputs */
         a->model = state->argv[state->next];
         a->files = state->argv + state->next + 1;
@@ -37,7 +47,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_option options[] = {{"output", 'o', "FILE", 0, "write the output (.npy) or all outputs (.npz) here", 0}, {0}};
+static const struct argp_option options[] = {
+    {"output", 'o', "FILE", 0, "write the output (.npy) or all outputs (.npz) here", 0},
+    {"calls", KEY_CALLS, "N", 0, "call the model N times in a row on the same inputs and write, for each call, the outputs, then the inputs and buffers "
+     "that the model changes, as they are after it", 0},
+    {0}};
 
 static const struct argp argp = {
     .options = options,
@@ -57,10 +71,11 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
         return 1;
     if (n_inputs != fx_graph_input_count(graph))
         complain(command, "%s: expected %zu inputs, got %zu", a->model, fx_graph_input_count(graph), n_inputs);
-    else if (fx_graph_output_count(graph) != 1 && !has_suffix(a->output, ".npz"))
+    else if ((fx_graph_output_count(graph) != 1 || a->calls) && !has_suffix(a->output, ".npz"))
         complain(command, "%s: expected -o FILE.npz for a model of %zu outputs, got '%s'", a->model, fx_graph_output_count(graph), a->output);
     else if (fx_graph_shapes_for(graph, n_inputs, inputs, NULL) == FX_OK &&
-             fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &outputs) == FX_OK)
+             (a->calls ? fx_graph_calls(graph, (size_t)a->calls, n_inputs, inputs, &n_outputs, &outputs)
+                       : fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &outputs)) == FX_OK)
         rc = write_tensors(ctx, a->output, n_outputs, outputs) != FX_OK;
     free(inputs);
     return rc;

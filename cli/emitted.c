@@ -11,17 +11,30 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "fxcc/module.h"
 
 /* Knows the sizes that only the emitted header tells. Compiled along with the emitted file. */
 static const char shim[] =
     "#include <stdlib.h>\n"
     "#include \"net.h\"\n"
-    "const char *fxcc_check_run(const void *weights, size_t size, const int64_t *const *shapes, const void *const *in, void *const *out);\n"
-    "const char *fxcc_check_run(const void *weights, size_t size, const int64_t *const *shapes, const void *const *in, void *const *out)\n"
-    "{\n"
-    "    static net_context context;\n"
     "#ifdef NET_DIMS\n"
-    "    net_dims dims;\n"
+    "static net_dims dims;\n"
+    "#define SIZES &dims,\n"
+    "#else\n"
+    "#define SIZES\n"
+    "#endif\n"
+    "#ifdef NET_STATE_SIZE\n"
+    "static NET_ALIGNED net_state_t kept;\n"
+    "#define STATE , &kept, sizeof kept\n"
+    "#else\n"
+    "#define STATE\n"
+    "#endif\n"
+    "static net_context context;\n"
+    "const char *fxcc_check_init(const void *weights, size_t size, const int64_t *const *shapes, void **state);\n"
+    "const char *fxcc_check_run(void *const *in, void *const *out);\n"
+    "const char *fxcc_check_init(const void *weights, size_t size, const int64_t *const *shapes, void **state)\n"
+    "{\n"
+    "#ifdef NET_DIMS\n"
     "    const int fits = net_dims_of(&dims, shapes);\n"
     "    const size_t arena_size = net_arena_size(&dims);\n"
     "    if (fits != NET_OK)\n"
@@ -35,14 +48,18 @@ static const char shim[] =
     "    int status;\n"
     "    if (!arena)\n"
     "        return \"out of memory\";\n"
-    "    status = net_init(&context, weights, size, arena, arena_size);\n"
+    "    status = net_init(&context, weights, size, arena, arena_size STATE);\n"
+    "    *state = 0;\n"
+    "#ifdef NET_STATE_SIZE\n"
+    "    *state = &kept;\n"
     "    if (status == NET_OK)\n"
-    "#ifdef NET_DIMS\n"
-    "        status = net_run_v(&context, &dims, in, out);\n"
-    "#else\n"
-    "        status = net_run_v(&context, in, out);\n"
+    "        status = net_state_init(&context);\n"
     "#endif\n"
-    "    free(block);\n"
+    "    return status == NET_OK ? 0 : net_status_string(status);\n"
+    "}\n"
+    "const char *fxcc_check_run(void *const *in, void *const *out)\n"
+    "{\n"
+    "    const int status = net_run_v(&context, SIZES (void *)in, out);\n"
     "    return status == NET_OK ? 0 : net_status_string(status);\n"
     "}\n";
 
@@ -95,18 +112,51 @@ done:
     return rc;
 }
 
-/* In the child: loads and runs. Outputs lie in memory shared with the parent. */
-static int run_here(const char *command, const char *so, const void *weights, size_t size, const int64_t *const *shapes, const void *const *in,
-                    void *const *out)
-{
-    void *library = dlopen(so, RTLD_NOW | RTLD_LOCAL);
-    void *symbol = library ? dlsym(library, "fxcc_check_run") : NULL;
-    const char *(*run)(const void *, size_t, const int64_t *const *, const void *const *, void *const *);
+/* What a child process runs, and what comes back: for each call, the outputs, then the inputs and buffers it changed. */
+typedef struct job {
+    const char *so;
+    const void *weights;
+    size_t weights_size;
+    size_t n_in, n_out, n_changes, calls;
+    const int64_t **shapes;
+    void **in;                   /* of those that change, memory of our own */
+    const fx_written *changes;
+    fx_tensor *results;          /* of one call, n_out + n_changes: their types */
+    void **at;                   /* of all calls, in memory shared with the parent */
+} job;
 
-    if (!symbol)
+static size_t bytes_of(const fx_tensor *t)
+{
+    return (size_t)fx_tensor_numel(t) * fx_dtype_size(t->dtype);
+}
+
+static size_t room_of(const fx_tensor *t)
+{
+    return (bytes_of(t) + 63) / 64 * 64;
+}
+
+/* In the child: loads and runs. */
+static int run_here(const char *command, const job *j)
+{
+    void *library = dlopen(j->so, RTLD_NOW | RTLD_LOCAL);
+    void *init_symbol = library ? dlsym(library, "fxcc_check_init") : NULL, *run_symbol = library ? dlsym(library, "fxcc_check_run") : NULL, *state;
+    const char *(*init)(const void *, size_t, const int64_t *const *, void **), *(*run)(void *const *, void *const *);
+
+    if (!init_symbol || !run_symbol)
         return complain(command, "expected to load the built code: %s", dlerror());
-    memcpy(&run, &symbol, sizeof run);
-    const char *error = run(weights, size, shapes, in, out);
+    memcpy(&init, &init_symbol, sizeof init);
+    memcpy(&run, &run_symbol, sizeof run);
+    const char *error = init(j->weights, j->weights_size, j->shapes, &state);
+    for (size_t c = 0; c < j->calls && !error; c++) {
+        void **at = j->at + c * (j->n_out + j->n_changes);
+        const char *kept = state; /* the members of the state in order, each at a multiple of 64 bytes */
+        error = run(j->in, at);
+        for (size_t i = 0; i < j->n_changes && !error; i++) {
+            const fx_tensor *t = &j->results[j->n_out + i];
+            memcpy(at[j->n_out + i], j->changes[i].buffer ? kept : j->in[j->changes[i].input], bytes_of(t));
+            kept += j->changes[i].buffer ? room_of(t) : 0;
+        }
+    }
     return error ? complain(command, "the emitted code refused to run: %s", error) : 0;
 }
 
@@ -122,19 +172,37 @@ static char *read_weights(const char *path, size_t *size)
     return aligned;
 }
 
+/* The types of what one call gives: outputs, then what it changes. */
+static fx_status result_types(fx_graph *graph, const fx_tensor *inputs, job *j)
+{
+    fx_status status = fx_graph_shapes_for(graph, j->n_in, inputs, j->results);
+    for (size_t i = 0; i < j->n_changes && status == FX_OK; i++) {
+        if (j->changes[i].buffer)
+            status = fx_graph_tensor(graph, j->changes[i].buffer, &j->results[j->n_out + i]);
+        else
+            j->results[j->n_out + i] = inputs[j->changes[i].input];
+    }
+    return status;
+}
+
 int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_compile_options *options, const char *dir,
-                const fx_tensor *inputs, size_t *n_outputs, fx_tensor **outputs)
+                const fx_tensor *inputs, size_t calls, size_t *n_results, fx_tensor **results)
 {
     fx_compile_options o = *options;
-    size_t n_in = fx_graph_input_count(graph), n_out = fx_graph_output_count(graph), bytes = 64, size = 0;
-    const void **in = calloc(n_in + 1, sizeof *in);
-    const int64_t **shapes = calloc(n_in + 1, sizeof *shapes);
-    void **out = calloc(n_out + 1, sizeof *out);
-    fx_tensor *results = calloc(n_out + 1, sizeof *results);
+    job j = {.n_in = fx_graph_input_count(graph), .n_out = fx_graph_output_count(graph), .calls = calls};
+    if (fx_graph_written(graph, &j.n_changes, &j.changes) != FX_OK)
+        return 1;
+    size_t a_call = j.n_out + j.n_changes, total = calls * a_call, bytes = 64;
+    void **own = calloc(j.n_in + 1, sizeof *own);
+    fx_tensor *all = calloc(total + 1, sizeof *all);
     char *so = path_join(dir, "net.so"), *bin = path_join(dir, "net.bin"), *weights = NULL, *shared = MAP_FAILED;
     int rc = 1;
 
-    if (!in || !shapes || !out || !results || !so || !bin) {
+    j.in = calloc(j.n_in + 1, sizeof *j.in);
+    j.shapes = calloc(j.n_in + 1, sizeof *j.shapes);
+    j.at = calloc(total + 1, sizeof *j.at);
+    j.results = calloc(a_call + 1, sizeof *j.results);
+    if (!own || !all || !j.in || !j.shapes || !j.at || !j.results || !so || !bin) {
         complain(command, "out of memory");
         goto done;
     }
@@ -142,35 +210,47 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
     o.weights = FX_WEIGHTS_IN_BIN;
     if (fx_compile(graph, &o, dir, NULL) != FX_OK || build(command, ctx, &o, dir))
         goto done;
-    weights = read_weights(bin, &size);
+    weights = read_weights(bin, &j.weights_size);
     if (!weights) {
         complain(command, "%s: expected the emitted weights here", bin);
         goto done;
     }
-    for (size_t i = 0; i < n_in; i++)
-        in[i] = inputs[i].data;
-    for (size_t i = 0; i < n_in; i++)
-        shapes[i] = inputs[i].sizes;
-    if (fx_graph_shapes_for(graph, n_in, inputs, results) != FX_OK)
-        goto done;
-    for (size_t i = 0; i < n_out; i++) {
-        bytes += ((size_t)fx_tensor_numel(&results[i]) * fx_dtype_size(results[i].dtype) + 63) / 64 * 64;
+    j.so = so;
+    j.weights = weights;
+    for (size_t i = 0; i < j.n_in; i++) {
+        j.in[i] = inputs[i].data;
+        j.shapes[i] = inputs[i].sizes;
     }
+    if (result_types(graph, inputs, &j) != FX_OK)
+        goto done;
+    for (size_t i = 0; i < j.n_changes; i++) {
+        size_t k = j.changes[i].input, size = bytes_of(&j.results[j.n_out + i]);
+        if (j.changes[i].buffer)
+            continue;
+        own[k] = malloc(size + 1);
+        if (!own[k]) {
+            complain(command, "out of memory");
+            goto done;
+        }
+        memcpy(own[k], inputs[k].data, size);
+        j.in[k] = own[k];
+    }
+    for (size_t i = 0; i < total; i++)
+        bytes += room_of(&j.results[i % a_call]);
     shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
         complain(command, "out of memory");
         goto done;
     }
-    size_t at = 0;
-    for (size_t i = 0; i < n_out; i++) {
-        out[i] = shared + at;
-        at += ((size_t)fx_tensor_numel(&results[i]) * fx_dtype_size(results[i].dtype) + 63) / 64 * 64;
+    for (size_t i = 0, at = 0; i < total; i++) {
+        j.at[i] = shared + at;
+        at += room_of(&j.results[i % a_call]);
     }
     progress_end(); /* its thread does not survive a fork */
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(run_here(command, so, weights, size, shapes, in, out));
+        _exit(run_here(command, &j));
     int status = 0;
     if (pid < 0 || waitpid(pid, &status, 0) < 0) {
         complain(command, "expected to run the built code: %s", strerror(errno));
@@ -180,25 +260,28 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
         complain(command, "the emitted code was stopped by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         goto done;
-    for (size_t i = 0; i < n_out; i++) {
-        fx_tensor fresh;
-        if (fx_tensor_create(ctx, results[i].dtype, results[i].rank, results[i].sizes, &fresh) != FX_OK)
+    for (size_t i = 0; i < total; i++) {
+        const fx_tensor *t = &j.results[i % a_call];
+        if (fx_tensor_create(ctx, t->dtype, t->rank, t->sizes, &all[i]) != FX_OK)
             goto done;
-        memcpy(fresh.data, out[i], (size_t)fx_tensor_numel(&fresh) * fx_dtype_size(fresh.dtype));
-        results[i] = fresh;
+        memcpy(all[i].data, j.at[i], bytes_of(t));
     }
-    *n_outputs = n_out;
-    *outputs = results;
-    results = NULL;
+    *n_results = total;
+    *results = all;
+    all = NULL;
     rc = 0;
 done:
     if (shared != MAP_FAILED)
         munmap(shared, bytes);
+    for (size_t i = 0; own && i < j.n_in; i++)
+        free(own[i]);
+    free(own);
     free(weights);
-    free(in);
-    free(shapes);
-    free(out);
-    free(results);
+    free(j.in);
+    free(j.shapes);
+    free(j.at);
+    free(j.results);
+    free(all);
     free(so);
     free(bin);
     return rc;

@@ -85,6 +85,9 @@ static void take_own_names(fx_emit *e)
     static const char *const macros[] = {"H", "ARENA_SIZE", "ARENA_ALIGN", "WEIGHTS_SIZE", "STACK_SIZE", "INPUTS", "OUTPUTS", "ALIGNED", "PARALLEL",
                                          "VECTOR", "WEIGHTS_FILE", "CHECK_PAINT", "OK", "ERR_NULL", "ERR_SIZE", "ERR_ALIGN", "ERR_WEIGHTS",
                                          "ERR_RUNTIME", "UNROLL", "FAIL", "DIMS"};
+    static const char *const of_state[] = {"state_t", "state_init"};
+    for (size_t i = 0; e->p->n_states && i < sizeof of_state / sizeof of_state[0]; i++)
+        fx_names_take(&e->names, fx_arena_printf(e->arena, "%s_%s", e->prefix, of_state[i]));
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         fx_names_take(&e->names, fx_arena_printf(e->arena, "%s_%s", e->prefix, own[i]));
     for (size_t i = 0; i < sizeof macros / sizeof macros[0]; i++)
@@ -113,6 +116,9 @@ static void choose_names(fx_emit *e)
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (i < 6 || p->n_symbols)
             fx_names_take(&run, fixed[i]);
+    if (p->n_states)
+        fx_names_take(&run, "state");
+    fx_c_state_names(e);
     e->symbols = FX_NEW_ARRAY(e->arena, const char *, p->n_symbols + 1);
     for (size_t i = 0; i < p->n_symbols; i++)
         e->symbols[i] = fx_names_make(&run, p->symbols[i].name, 32, "size");

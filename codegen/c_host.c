@@ -15,6 +15,7 @@ static const char *base_name(const char *path)
 static void put_ios(fx_emit *e, fx_text *t, const char *what, const fx_io *io, size_t n, const char **names)
 {
     for (size_t i = 0; i < n; i++) {
+        bool changed = e->p->bufs[io[i].buf].changed;
         fx_printf(t, " *   %s %zu: %s %s ", what, i, fx_dtype_name(io[i].dtype), names[i]);
         fx_put_dims(e, t, io[i].rank, io[i].dims, "x");
         if (io[i].label && strcmp(io[i].label, names[i]) != 0) {
@@ -22,7 +23,7 @@ static void put_ios(fx_emit *e, fx_text *t, const char *what, const fx_io *io, s
             fx_put_comment(t, io[i].label, 80);
             fx_puts(t, "'");
         }
-        fx_puts(t, "\n");
+        fx_puts(t, changed ? ", read and written\n" : "\n");
     }
 }
 
@@ -64,13 +65,25 @@ static void put_run_head(fx_emit *e, fx_text *t)
     for (size_t i = 0; i < p->n_inputs + p->n_outputs; i++) {
         bool in = i < p->n_inputs;
         const fx_io *io = in ? &p->inputs[i] : &p->outputs[i - p->n_inputs];
-        const char *one = fx_arena_printf(e->arena, "%s%s *%s", in ? "const " : "", fx_c_type(io->dtype),
+        const char *one = fx_arena_printf(e->arena, "%s%s *%s", in && !p->bufs[io->buf].changed ? "const " : "", fx_c_type(io->dtype),
                                           in ? e->inputs[i] : e->outputs[i - p->n_inputs]);
         bool wrap = size + strlen(one) > 106;
         fx_printf(&line, ",%s%s", wrap ? "\n        " : " ", one);
         size = (wrap ? 8 : size + 2) + strlen(one);
     }
     fx_printf(t, "%s)", line.data);
+}
+
+static void put_run_v_head(fx_emit *e, fx_text *t)
+{
+    fx_printf(t, "int %s_run_v(const %s_context *ctx%s, %svoid *const *inputs, void *const *outputs)", e->prefix, e->prefix, dims_param(e),
+              fx_c_changes_inputs(e) ? "" : "const ");
+}
+
+static void put_init_head(fx_emit *e, fx_text *t)
+{
+    fx_printf(t, "int %s_init(%s_context *ctx, const void *weights, size_t weights_size, void *arena, size_t arena_size%s)", e->prefix, e->prefix,
+              e->p->n_states ? ",\n        void *state, size_t state_size" : "");
 }
 
 static const struct {
@@ -84,6 +97,16 @@ static const struct {
     {"ERR_RUNTIME", "the linked libfxrt has another ABI version than this code"},
 };
 enum { N_STATUSES = sizeof statuses / sizeof statuses[0] };
+
+/* The same where there is state, which must be large enough and aligned, too. */
+static const char *status_text(const fx_emit *e, int i)
+{
+    bool size = strcmp(statuses[i].name, "ERR_SIZE") == 0, align = strcmp(statuses[i].name, "ERR_ALIGN") == 0;
+    if (!e->p->n_states || (!size && !align))
+        return statuses[i].text;
+    return size ? "the weights have not the size of this model's, or the arena or the state is too small"
+                : "the arena, the state or the weights are not aligned to 64 bytes, or an input or output not to its type";
+}
 
 static const char *weights_argument(const fx_emit *e)
 {
@@ -100,6 +123,8 @@ static void put_usage(fx_emit *e, fx_text *t)
         fx_printf(t, " *\n * Use:\n *   void *arena = ...; // a block of arena_size bytes, aligned to %s_ARENA_ALIGN\n", P);
     if (e->weights == FX_WEIGHTS_BIN)
         fx_printf(t, " *   static %s_ALIGNED unsigned char weights[%s_WEIGHTS_SIZE]; // the content of %s.bin, read or mapped\n", P, P, p);
+    if (e->p->n_states)
+        fx_printf(t, " *   static %s_ALIGNED %s_state_t state;\n", P, p);
     fx_printf(t, " *   %s_context ctx;\n", p);
     if (e->p->n_symbols) {
         fx_printf(t, " *   const %s_dims dims = {", p);
@@ -110,7 +135,9 @@ static void put_usage(fx_emit *e, fx_text *t)
     const char *size = !e->p->n_symbols || e->finite_arena ? "sizeof arena" : "arena_size";
     if (*size == 'a')
         fx_printf(t, " *   const size_t arena_size = %s_arena_size(&dims);\n", p);
-    fx_printf(t, " *   int status = %s_init(&ctx, %s, arena, %s);\n", p, weights_argument(e), size);
+    fx_printf(t, " *   int status = %s_init(&ctx, %s, arena, %s%s);\n", p, weights_argument(e), size, e->p->n_states ? ", &state, sizeof state" : "");
+    if (e->p->n_states)
+        fx_printf(t, " *   if (status == %s_OK)\n *       status = %s_state_init(&ctx); // once, before the first run\n", P, p);
     fx_printf(t, " *   if (status == %s_OK)\n *       status = %s_run(&ctx%s", P, p, e->p->n_symbols ? ", &dims" : "");
     for (size_t i = 0; i < e->p->n_inputs && i < 4; i++)
         fx_printf(t, ", %s", e->inputs[i]);
@@ -139,8 +166,12 @@ fx_status fx_c_header(fx_emit *e)
     fx_puts(t, ".\n *\n");
     put_ios(e, t, "input ", p->inputs, p->n_inputs, e->inputs);
     put_ios(e, t, "output", p->outputs, p->n_outputs, e->outputs);
+    put_ios(e, t, "state ", p->states, p->n_states, e->states);
     fx_puts(t, " * Tensors are dense and row-major, in torch's order of dimensions. They must not overlap each other or the arena.\n");
     put_usage(e, t);
+    if (p->n_states)
+        fx_printf(t, " *\n * State is what one run leaves for the next; it belongs to the context as the arena does, but must be kept between runs. Its\n"
+                     " * members may be read, saved and set between runs. %s_state_init gives it the values it begins with.\n", n);
     fx_printf(t, " *\n * Nothing is allocated and nothing global changes. The arena belongs to the context: %s_run works in it and leaves nothing\n"
                  " * there. Any number of contexts may share the weights; threads that run at once need a context and an arena each. */\n", n);
     fx_printf(t, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n", N, N);
@@ -153,6 +184,8 @@ fx_status fx_c_header(fx_emit *e)
                   (unsigned long long)e->arena_size, n);
     fx_printf(t, "#define %s_ARENA_ALIGN %d\n", N, FX_WEIGHTS_ALIGN);
     fx_printf(t, "#define %s_WEIGHTS_SIZE %llu\n", N, (unsigned long long)e->weights_size);
+    if (p->n_states)
+        fx_printf(t, "#define %s_STATE_SIZE %llu\n#define %s_STATES %zu\n", N, (unsigned long long)p->state_size, N, p->n_states);
     fx_printf(t, "#define %s_STACK_SIZE %llu /* the most stack %s_run takes, the C library's functions aside */\n", N,
               (unsigned long long)e->stack_size, n);
     fx_printf(t, "#define %s_INPUTS %zu\n#define %s_OUTPUTS %zu\n", N, p->n_inputs, N, p->n_outputs);
@@ -168,7 +201,7 @@ fx_status fx_c_header(fx_emit *e)
 
     fx_puts(t, "/* What the functions return. */\nenum {\n");
     for (int i = 0; i < N_STATUSES; i++)
-        fx_printf(t, "    %s_%s = %d%s /* %s */\n", N, statuses[i].name, i, i + 1 < N_STATUSES || e->n_reasons ? "," : "", statuses[i].text);
+        fx_printf(t, "    %s_%s = %d%s /* %s */\n", N, statuses[i].name, i, i + 1 < N_STATUSES || e->n_reasons ? "," : "", status_text(e, i));
     for (size_t i = 0; i < e->n_reasons; i++) {
         fx_printf(t, "    %s = %zu%s /* ", e->reasons[i].name, FX_FIRST_REASON + i, i + 1 < e->n_reasons ? "," : "");
         fx_put_comment(t, e->reasons[i].text, 200);
@@ -178,15 +211,22 @@ fx_status fx_c_header(fx_emit *e)
 
     if (p->n_symbols)
         fx_c_sizes_header(e, t);
+    fx_c_state_header(e, t);
     fx_printf(t, "/* Filled by %s_init; its members are not for use. */\ntypedef struct %s_context {\n    const void *weights;\n"
-                 "    void *arena;\n%s} %s_context;\n\n", n, n, p->n_symbols ? "    size_t arena_size;\n" : "", n);
-    fx_puts(t, "/* Checks what it is given and makes a context of it. Both blocks must stay as long as the context is used. */\n");
-    fx_printf(t, "int %s_init(%s_context *ctx, const void *weights, size_t weights_size, void *arena, size_t arena_size);\n\n", n, n);
-    fx_puts(t, "/* Computes the outputs. */\n");
+                 "    void *arena;\n%s%s} %s_context;\n\n", n, n, p->n_symbols ? "    size_t arena_size;\n" : "", p->n_states ? "    void *state;\n" : "", n);
+    fx_printf(t, "/* Checks what it is given and makes a context of it. %s blocks must stay as long as the context is used. */\n",
+              p->n_states ? "The" : "Both");
+    put_init_head(e, t);
+    fx_puts(t, ";\n\n");
+    if (p->n_states)
+        fx_printf(t, "/* Gives the context's state the values it begins with. Before the first run, and to start afresh. */\n"
+                     "int %s_state_init(const %s_context *ctx);\n\n", n, n);
+    fx_puts(t, fx_c_changes_inputs(e) ? "/* Computes the outputs, and new values of the inputs that are no pointers to const. */\n" : "/* Computes the outputs. */\n");
     put_run_head(e, t);
     fx_puts(t, ";\n\n");
     fx_printf(t, "/* The same with arrays of pointers: %s_INPUTS inputs, %s_OUTPUTS outputs. */\n", N, N);
-    fx_printf(t, "int %s_run_v(const %s_context *ctx%s, const void *const *inputs, void *const *outputs);\n\n", n, n, dims_param(e));
+    put_run_v_head(e, t);
+    fx_puts(t, ";\n\n");
     fx_printf(t, "/* What a status means. Never NULL. */\nconst char *%s_status_string(int status);\n", n);
     fx_c_weights_struct(e, t);
     if (e->weights != FX_WEIGHTS_BIN)
@@ -281,17 +321,22 @@ static void put_conversions(fx_emit *e, fx_text *t)
 static void put_init(fx_emit *e, fx_text *t)
 {
     const char *n = e->prefix, *N = e->PREFIX;
-    fx_printf(t, "\n/* ---- the interface ---- */\n\nint %s_init(%s_context *ctx, const void *weights, size_t weights_size, void *arena, size_t arena_size)\n{\n", n, n);
+    bool state = e->p->n_states > 0;
+    fx_puts(t, "\n/* ---- the interface ---- */\n\n");
+    put_init_head(e, t);
+    fx_puts(t, "\n{\n");
     fx_puts(t, "    static const uint8_t model[8] = {");
     for (int i = 0; i < 8; i++)
         fx_printf(t, "%s%d", i ? ", " : "", e->hash[i]);
     fx_printf(t, "};\n    const %s_weights_t *w = (const %s_weights_t *)weights;\n", n, n);
-    fx_printf(t, "    if (!ctx || !weights || !arena)\n        return %s_ERR_NULL;\n", N);
+    fx_printf(t, "    if (!ctx || !weights || !arena%s)\n        return %s_ERR_NULL;\n", state ? " || !state" : "", N);
+    if (state)
+        fx_printf(t, "    if (state_size < %s_STATE_SIZE)\n        return %s_ERR_SIZE;\n", N, N);
     if (e->p->n_symbols)
         fx_printf(t, "    if (weights_size != %s_WEIGHTS_SIZE)\n        return %s_ERR_SIZE;\n", N, N);
     else
         fx_printf(t, "    if (weights_size != %s_WEIGHTS_SIZE || arena_size < %s_ARENA_SIZE)\n        return %s_ERR_SIZE;\n", N, N, N);
-    fx_printf(t, "    if (((uintptr_t)weights | (uintptr_t)arena) %% %s_ARENA_ALIGN != 0)\n        return %s_ERR_ALIGN;\n", N, N);
+    fx_printf(t, "    if (((uintptr_t)weights | (uintptr_t)arena%s) %% %s_ARENA_ALIGN != 0)\n        return %s_ERR_ALIGN;\n", state ? " | (uintptr_t)state" : "", N, N);
     fx_printf(t, "    if (memcmp(w->magic, \"%s\", 8) != 0 || w->byte_order != 0x01020304 || w->version != %d ||\n"
                  "        w->size != %s_WEIGHTS_SIZE || memcmp(w->model, model, 8) != 0)\n        return %s_ERR_WEIGHTS;\n",
               FX_WEIGHTS_MAGIC, FX_WEIGHTS_VERSION, N, N);
@@ -300,8 +345,8 @@ static void put_init(fx_emit *e, fx_text *t)
         any |= e->kernels[k];
     if (e->opt->link_runtime && any)
         fx_printf(t, "    if (fxrt_abi_version() != FXRT_ABI_VERSION)\n        return %s_ERR_RUNTIME;\n", N);
-    fx_printf(t, "    ctx->weights = weights;\n    ctx->arena = arena;\n%s    return %s_OK;\n}\n",
-              e->p->n_symbols ? "    ctx->arena_size = arena_size;\n" : "", N);
+    fx_printf(t, "    ctx->weights = weights;\n    ctx->arena = arena;\n%s%s    return %s_OK;\n}\n",
+              e->p->n_symbols ? "    ctx->arena_size = arena_size;\n" : "", state ? "    ctx->state = state;\n" : "", N);
 }
 
 static size_t align_of(fx_dtype dtype)
@@ -315,7 +360,7 @@ static void put_run_checks(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
     size_t total = p->n_inputs + p->n_outputs;
-    fx_puts(t, e->p->n_symbols ? "    if (!ctx || !ctx->weights || !ctx->arena || !dims" : "    if (!ctx || !ctx->weights || !ctx->arena");
+    fx_printf(t, "    if (!ctx || !ctx->weights || !ctx->arena%s%s", e->p->n_states ? " || !ctx->state" : "", e->p->n_symbols ? " || !dims" : "");
     for (size_t i = 0; i < total; i++)
         fx_printf(t, "%s!%s", i % 8 == 0 ? " ||\n        " : " || ", i < p->n_inputs ? e->inputs[i] : e->outputs[i - p->n_inputs]);
     fx_printf(t, ")\n        return %s_ERR_NULL;\n", e->PREFIX);
@@ -398,6 +443,7 @@ static void put_run(fx_emit *e, fx_text *t)
         arena |= used[i] && p->bufs[i].kind == FX_BUF_ARENA;
     if (arena)
         fx_puts(t, "    unsigned char *arena = (unsigned char *)ctx->arena;\n");
+    fx_c_state_pointers(e, t, used);
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
         if (!used[i] || b->kind != FX_BUF_ARENA)
@@ -454,7 +500,9 @@ static void put_run(fx_emit *e, fx_text *t)
 static void put_run_v(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
-    fx_printf(t, "\nint %s_run_v(const %s_context *ctx%s, const void *const *inputs, void *const *outputs)\n{\n", e->prefix, e->prefix, dims_param(e));
+    fx_puts(t, "\n");
+    put_run_v_head(e, t);
+    fx_puts(t, "\n{\n");
     if (!p->n_inputs)
         fx_puts(t, "    (void)inputs;\n");
     if (!p->n_outputs)
@@ -469,7 +517,7 @@ static void put_run_v(fx_emit *e, fx_text *t)
     for (size_t i = 0; i < p->n_inputs + p->n_outputs; i++) {
         bool in = i < p->n_inputs;
         size_t k = in ? i : i - p->n_inputs;
-        const char *one = fx_arena_printf(e->arena, "(%s%s *)%s[%zu]", in ? "const " : "", fx_c_type(in ? p->inputs[k].dtype : p->outputs[k].dtype),
+        const char *one = fx_arena_printf(e->arena, "(%s%s *)%s[%zu]", in && !p->bufs[p->inputs[k].buf].changed ? "const " : "", fx_c_type(in ? p->inputs[k].dtype : p->outputs[k].dtype),
                                           in ? "inputs" : "outputs", k);
         bool wrap = size + strlen(one) > 106;
         fx_printf(&line, ",%s%s", wrap ? "\n            " : " ", one);
@@ -482,7 +530,7 @@ static void put_status_string(fx_emit *e, fx_text *t)
 {
     fx_printf(t, "\nconst char *%s_status_string(int status)\n{\n    switch (status) {\n", e->prefix);
     for (int i = 0; i < N_STATUSES; i++)
-        fx_printf(t, "    case %s_%s: return \"%s\";\n", e->PREFIX, statuses[i].name, statuses[i].text);
+        fx_printf(t, "    case %s_%s: return \"%s\";\n", e->PREFIX, statuses[i].name, status_text(e, i));
     for (size_t i = 0; i < e->n_reasons; i++) {
         fx_printf(t, "    case %s: return ", e->reasons[i].name);
         fx_put_c_string(t, e->reasons[i].text, 200);
@@ -502,6 +550,7 @@ fx_status fx_c_source(fx_emit *e)
     fx_puts(t, "\n/* ---- the model's layers, in order ---- */\n");
     FX_TRY(fx_c_steps(e, t));
     put_init(e, t);
+    fx_c_state_source(e, t);
     if (e->p->n_symbols)
         fx_c_sizes_source(e, t);
     put_run(e, t);

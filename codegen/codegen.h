@@ -7,10 +7,13 @@
 
 typedef enum fx_weights_mode { FX_WEIGHTS_AUTO, FX_WEIGHTS_C, FX_WEIGHTS_BIN, FX_WEIGHTS_INCBIN } fx_weights_mode;
 
-/* Golden vectors for NAME_check.c: inputs and expected outputs, dense. */
+/* Golden vectors for NAME_check.c: inputs and what is expected of so many calls in a row on them: the outputs of each call, and what it leaves in
+ * the inputs it changes and in the state (in the program's order, inputs first). Models that change nothing have one call, as 0 means. */
 typedef struct fx_golden {
-    size_t n_inputs, n_outputs;
-    const fx_tensor *inputs, *outputs;
+    size_t n_inputs, n_outputs, n_after, calls;
+    const fx_tensor *inputs;
+    const fx_tensor *outputs;    /* calls * n_outputs */
+    const fx_tensor *after;      /* calls * n_after */
     double rtol, atol;
 } fx_golden;
 

@@ -86,6 +86,7 @@ typedef struct fx_emit {
     const char **bufs;           /* by buffer: what code calls it */
     const char **steps;          /* by step: its function */
     const char **inputs, **outputs; /* parameters of NAME_run */
+    const char **states;         /* members of NAME_state_t, by state */
     const char **symbols;        /* by symbol, then by derived size: what code calls it */
     struct fx_derived *derived; size_t n_derived, cap_derived; /* see c_derived.c */
     fx_sym_range *sizes; size_t n_sizes; /* symbols, then derived sizes */
@@ -180,6 +181,13 @@ void fx_put_elements(fx_text *t, fx_dtype dtype, const void *data, int64_t numel
 
 /* c_build.c: Makefile, CMakeLists.txt */
 fx_status fx_c_build(fx_emit *e);
+
+/* c_state.c: what a model that keeps something from run to run has more of: NAME_state_t, its size, NAME_state_init. Nothing without state. */
+void fx_c_state_names(fx_emit *e);
+void fx_c_state_header(fx_emit *e, fx_text *t);
+void fx_c_state_source(fx_emit *e, fx_text *t);
+void fx_c_state_pointers(fx_emit *e, fx_text *t, const bool *used); /* in NAME_run: the members that steps name */
+bool fx_c_changes_inputs(const fx_emit *e);
 
 /* c_check.c: NAME_check.c, NAME_golden.bin */
 fx_status fx_c_check(fx_emit *e);

@@ -15,8 +15,8 @@ fx_status fx_sized_copy(fx_graph *graph, const fx_compile_options *o, fx_graph *
 /* Lowers a copy of the graph, to the end and without dumps or times. */
 fx_status fx_lower_quietly(fx_graph *graph, const fx_compile_options *o, fx_program **out);
 
-/* golden.c: golden vectors for graph g: of an .npz (inputs in order, then outputs), or seeded inputs and what the reference
- * interpreter makes of them. */
+/* golden.c: golden vectors for graph g: of an .npz (inputs in order, then for each call outputs and what it changed), or seeded inputs and what the
+ * reference interpreter makes of them. */
 fx_status fx_golden_make(fx_graph *g, const char *npz, fx_golden *out);
 
 /* sizes.c: sizes that a graph leaves open: its symbols. Values are by position in g->symbols. */

@@ -37,28 +37,53 @@ static fx_status seeded_inputs(fx_graph *g, size_t n, fx_tensor *in)
     return FX_OK;
 }
 
+/* The outputs and the rest of each call, from one list. */
+static void split_calls(fx_graph *g, const fx_tensor *all, fx_golden *out)
+{
+    fx_arena *arena = fx_context_arena(g->ctx);
+    size_t n_out = out->n_outputs, n_after = out->n_after;
+    fx_tensor *outputs = FX_NEW_ARRAY(arena, fx_tensor, out->calls * n_out + 1), *after = FX_NEW_ARRAY(arena, fx_tensor, out->calls * n_after + 1);
+    for (size_t c = 0; c < out->calls; c++) {
+        for (size_t i = 0; i < n_out; i++)
+            outputs[c * n_out + i] = *all++;
+        for (size_t i = 0; i < n_after; i++)
+            after[c * n_after + i] = *all++;
+    }
+    out->outputs = outputs;
+    out->after = after;
+}
+
 fx_status fx_golden_make(fx_graph *g, const char *npz, fx_golden *out)
 {
+    enum { CALLS = 2 }; /* where one changes what the next computes */
     size_t n_in = fx_graph_input_count(g), n_out = fx_graph_output_count(g);
+    const fx_written *changes;
     *out = (fx_golden){.n_inputs = n_in, .n_outputs = n_out, .rtol = 1e-4, .atol = 1e-6};
+    FX_TRY(fx_graph_written(g, &out->n_after, &changes));
+    size_t a_call = n_out + out->n_after;
+    out->calls = out->n_after ? CALLS : 1;
     if (npz) {
         size_t count;
         fx_tensor *tensors;
         const char **names;
         FX_TRY(fx_npz_read(g->ctx, npz, &count, &tensors, &names));
-        if (count != n_in + n_out) {
-            fx_loc loc = {.file = npz};
+        fx_loc loc = {.file = npz};
+        if (count != n_in + n_out && !out->n_after)
             return fx_fail(g->ctx, FX_ERR_ARGUMENT, &loc, "expected %zu inputs, then %zu outputs, got %zu arrays", n_in, n_out, count);
-        }
+        if (out->n_after && (count <= n_in || (count - n_in) % a_call))
+            return fx_fail(g->ctx, FX_ERR_ARGUMENT, &loc, "expected %zu inputs, then for each call %zu outputs and %zu changed inputs and buffers, got "
+                           "%zu arrays", n_in, n_out, out->n_after, count);
+        out->calls = out->n_after ? (count - n_in) / a_call : 1;
         out->inputs = tensors;
-        out->outputs = tensors + n_in;
+        split_calls(g, tensors + n_in, out);
         return FX_OK;
     }
     fx_tensor *in = FX_NEW_ARRAY(fx_context_arena(g->ctx), fx_tensor, n_in + 1), *made;
     FX_TRY(seeded_inputs(g, n_in, in));
-    FX_TRY(fx_graph_interpret(g, n_in, in, &n_out, &made));
+    FX_TRY(fx_graph_calls(g, out->calls, n_in, in, &n_out, &made));
+    if (n_out != out->calls * a_call)
+        return fx_fail(g->ctx, FX_INTERNAL, NULL, "expected %zu results of %zu calls, got %zu", out->calls * a_call, out->calls, n_out);
     out->inputs = in;
-    out->outputs = made;
-    out->n_outputs = n_out;
+    split_calls(g, made, out);
     return FX_OK;
 }

@@ -1,5 +1,5 @@
 /* frontend/pt2_signature.c: the graph signature: which inputs are the user's, parameters, buffers or constants; which outputs
- * are the user's, which would change state.
+ * are the user's, which are new values of buffers and inputs.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <string.h>
 
@@ -141,37 +141,35 @@ static fx_status input(program *g, size_t i, bool users)
     return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "an input of kind '%s' is not supported", kind);
 }
 
-static bool is_counter(const char *buffer)
-{
-    const char *last = strrchr(buffer, '.');
-    return !strcmp(last ? last + 1 : buffer, "num_batches_tracked");
-}
-
-/* Only what makes `value` may read the counter: then its new value is of no use to this call. */
-static bool is_unused_counter(program *g, const char *buffer, const char *value)
-{
-    if (!is_counter(buffer))
-        return false;
-    fx_node *maker = fx_pt2_lookup(&g->s, value);
-    if (!maker || maker->n_uses)
-        return false;
-    FX_FOR_NODES(g->s.g, n)
-        if (n->opcode == FX_GET_ATTR && !strcmp(n->target, buffer))
-            for (const fx_use *u = n->first_use; u; u = u->next)
-                if (u->user != maker)
-                    return false;
-    return true;
-}
-
 static const struct {
     const char *kind, *name_key, *what;
 } state_changes[] = {
-    {"buffer_mutation", "buffer_name", "the model changes its buffer '%s'; fxcc compiles models without state: call model.eval() before export"},
-    {"user_input_mutation", "user_input_name", "the model changes its input '%s' in place; work on a copy (x.clone())"},
-    {"parameter_mutation", "parameter_name", "the model changes its parameter '%s'; fxcc compiles inference only"},
+    {"buffer_mutation", "buffer_name", NULL},
+    {"parameter_mutation", "parameter_name", NULL},
+    {"user_input_mutation", "user_input_name", NULL},
     {"gradient_to_parameter", "parameter_name", "the model returns the gradient of '%s'; fxcc compiles inference only"},
     {"gradient_to_user_input", "user_input_name", "the model returns the gradient of input '%s'; fxcc compiles inference only"},
 };
+
+/* A new value of a buffer or input: aten.copy_ into it, as the last calls of the graph. */
+static fx_status mutation(program *g, bool user, const char *target, const char *value)
+{
+    fx_pt2 *p = g->s.p;
+    fx_node *to = user ? fx_pt2_lookup(&g->s, target) : NULL, *now = fx_pt2_lookup(&g->s, value);
+    for (fx_node *n = g->s.g->first; n && !user && !to; n = n->next)
+        to = n->opcode == FX_GET_ATTR && !strcmp(n->target, target) ? n : NULL;
+    if (!to || !now || (user && to->opcode != FX_PLACEHOLDER))
+        return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "the signature says that '%s' is the new value of '%s': expected a value and %s of these names",
+                       value, target, user ? "an input" : "a buffer");
+    fx_node *operands[2] = {to, now};
+    const fx_arg *args[3] = {fx_arg_operand(p->ctx, 0), fx_arg_operand(p->ctx, 1), fx_arg_bool(p->ctx, false)};
+    if (to == now)
+        return FX_OK; /* nothing changed */
+    fx_node *n = fx_node_new(g->s.g, FX_CALL_FUNCTION, "aten.copy_.default", fx_arg_seq(p->ctx, FX_ARG_TUPLE, 3, args), NULL, 2, operands, "copy_");
+    n->type = to->type;
+    n->loc = (fx_loc){.file = p->r.loc.file, .entry = p->r.loc.entry, .node = n->name, .module = now->loc.module, .frame = now->loc.frame};
+    return FX_OK;
+}
 
 /* One output spec. *arg gets the graph's output argument when it is the user's, else NULL. */
 static fx_status output(program *g, size_t i, fx_pt2_operands *ops, const fx_arg **arg)
@@ -192,8 +190,8 @@ static fx_status output(program *g, size_t i, fx_pt2_operands *ops, const fx_arg
             continue;
         FX_TRY(fx_json_string(&p->r, spec, state_changes[k].name_key, &name));
         FX_TRY(spec_name(p, spec, &value));
-        if (k == 0 && is_unused_counter(g, name, value))
-            return FX_OK;
+        if (!state_changes[k].what)
+            return mutation(g, !strcmp(kind, "user_input_mutation"), name, value);
         fx_text t;
         fx_text_init(&t, p->tmp);
         const char *hole = strstr(state_changes[k].what, "%s");
@@ -226,22 +224,13 @@ static fx_status outputs(program *g)
     return FX_OK;
 }
 
-/* counter.add_(1), which nothing else reads: before functionalisation a mutation is a call, not an output. */
-static bool counts(const fx_node *n)
-{
-    if (n->opcode != FX_CALL_FUNCTION || !n->op || !fx_node_is_inplace(n) || n->n_operands != 1)
-        return false;
-    const fx_node *buffer = n->operands[0].def;
-    return buffer->opcode == FX_GET_ATTR && is_counter(buffer->target) && buffer->n_uses == 1;
-}
-
-/* Attributes and items of tuples that nothing reads: num_batches_tracked, the indices of a max pool. */
+/* Attributes and items of tuples that nothing reads: the indices of a max pool. */
 static fx_status drop_unused(fx_graph *g)
 {
     for (fx_node *n = g->last, *prev; n; n = prev) {
         prev = n->prev;
         bool item = n->opcode == FX_CALL_FUNCTION && !strcmp(n->target, "_operator.getitem");
-        if (n->n_uses == 0 && (n->opcode == FX_GET_ATTR || item || counts(n)))
+        if (n->n_uses == 0 && (n->opcode == FX_GET_ATTR || item))
             FX_TRY(fx_node_erase(n));
     }
     return FX_OK;

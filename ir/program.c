@@ -78,7 +78,7 @@ static const char *unique(fx_program *p, const char *text, fx_map *taken, size_t
 
 int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype dtype, int rank, const fx_dim *dims)
 {
-    fx_buf b = {.id = (int)p->n_bufs, .kind = kind, .dtype = dtype, .rank = rank, .numel = fx_dim_of(1), .io = -1, .slot = -1, .overlay = -1};
+    fx_buf b = {.id = (int)p->n_bufs, .kind = kind, .dtype = dtype, .rank = rank, .numel = fx_dim_of(1), .io = -1, .initial = -1, .slot = -1, .overlay = -1};
     bool possible = true;
     b.name = unique(p, name, &p->buf_names, p->n_bufs);
     for (int i = 0; i < rank && i < FX_MAX_RANK; i++) {

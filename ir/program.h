@@ -11,8 +11,9 @@
 #include "fxcc/runtime.h"
 #include "ir/ir.h"
 
-/* LOCAL: an array within a step, on the stack of who runs it (of each thread, when declared inside a parallel loop). */
-typedef enum fx_buf_kind { FX_BUF_INPUT, FX_BUF_OUTPUT, FX_BUF_WEIGHT, FX_BUF_ARENA, FX_BUF_LOCAL } fx_buf_kind;
+/* STATE: what runs change and the next run reads, in a block of its own that the caller keeps. LOCAL: an array within a step, on the stack
+ * of who runs it (of each thread, when declared inside a parallel loop). */
+typedef enum fx_buf_kind { FX_BUF_INPUT, FX_BUF_OUTPUT, FX_BUF_WEIGHT, FX_BUF_ARENA, FX_BUF_STATE, FX_BUF_LOCAL } fx_buf_kind;
 
 typedef struct fx_buf {
     int id;
@@ -22,11 +23,13 @@ typedef struct fx_buf {
     fx_dim numel;              /* elements. WEIGHT, LOCAL: a number */
     int rank;                  /* memory order sizes, for comments: 1x56x56x64 */
     fx_dim dims[FX_MAX_RANK];
-    int io;                    /* INPUT, OUTPUT: number */
+    int io;                    /* INPUT, OUTPUT, STATE: number */
+    bool changed;              /* INPUT: the run writes it too; the caller sees that */
+    int initial;               /* STATE: id of the WEIGHT with the values it begins with; -1 for other kinds */
     const void *data;          /* WEIGHT: numel elements (packed), in the program's arena or mapped */
     uint64_t hash;             /* WEIGHT without data (read from a text): the hash the text gives */
     const char *note;          /* WEIGHT: how it is packed; others: layout ("NHWC") */
-    uint64_t offset;           /* bytes, in the arena (ARENA of a program without symbols) or weights (WEIGHT); set by lower/memory.c;
+    uint64_t offset;           /* bytes, in the arena (ARENA of a program without symbols), weights (WEIGHT), state (STATE); set by lower/memory.c;
                                   64-byte aligned */
     int slot;                  /* ARENA of a program with symbols: its slot, see fx_slot; else -1 */
     bool workspace;            /* ARENA: lives within one step only */
@@ -202,8 +205,9 @@ typedef struct fx_program {
     fx_step *steps; size_t n_steps, cap_steps;
     fx_io *inputs; size_t n_inputs, cap_inputs;
     fx_io *outputs; size_t n_outputs, cap_outputs;
+    fx_io *states; size_t n_states, cap_states;
     fx_slot *slots; size_t n_slots, cap_slots;
-    uint64_t arena_size, weights_size;   /* bytes; set by lower/memory.c; arena_size with symbols: at the upper ends of their ranges,
+    uint64_t arena_size, weights_size, state_size; /* bytes; set by lower/memory.c; arena_size with symbols: at the upper ends of their ranges,
                                             0 when there are none */
     uint64_t live_size;                  /* the largest live set, with workspace and alignment: the planner's lower bound */
     uint8_t model_hash[8];               /* of program text and weights; ties .bin to code */
@@ -274,7 +278,8 @@ fx_status fx_program_parse(fx_context *ctx, const char *file, const char *text, 
 /* ---- program_run.c, program_kernels.c: an interpreter for the loop program ---------------------------------------------- */
 /* Runs a program slowly and plainly: a judge of lowering that shares no code with the runtime (kernels are evaluated from their
  * descriptors on packed weights, as fxcc/runtime.h documents the layouts). Inputs as p->inputs; the symbols' values follow from their
- * sizes, which are checked (FX_ERR_ARGUMENT); outputs are new tensors of ctx.
+ * sizes, which are checked (FX_ERR_ARGUMENT); outputs are new tensors of ctx. Inputs that the program changes are changed. n_in may also
+ * count the states (p->states, after the inputs), which are read and changed then; without them each run begins with the initial values.
  * `planned`: buffers lie in one arena at their offsets, so that a wrong plan gives wrong numbers; else each has memory of its own.
  * What was never written is NaN (integers: a pattern). Every access is checked; FX_INTERNAL names the step that leaves its buffer. A failed
  * CHECK is FX_ERR_ARGUMENT and names the step. */

@@ -184,6 +184,7 @@ bool fx_program_bind(fx_program *p, const int64_t *values, fx_program **out)
     b.ok = fx_program_arena(p, values, &q->arena_size, offsets);
     q->file = p->file;
     q->weights_size = p->weights_size;
+    q->state_size = p->state_size;
     memcpy(q->model_hash, p->model_hash, sizeof q->model_hash);
     for (size_t i = 0; i < p->n_bufs; i++) {
         fx_buf buf = p->bufs[i];
@@ -203,6 +204,8 @@ bool fx_program_bind(fx_program *p, const int64_t *values, fx_program **out)
     }
     q->inputs = bind_ios(&b, p->inputs, p->n_inputs);
     q->outputs = bind_ios(&b, p->outputs, p->n_outputs);
+    q->states = bind_ios(&b, p->states, p->n_states);
+    q->n_states = q->cap_states = p->n_states;
     q->n_inputs = q->cap_inputs = p->n_inputs;
     q->n_outputs = q->cap_outputs = p->n_outputs;
     return b.ok;

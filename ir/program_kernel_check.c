@@ -376,7 +376,7 @@ void fx_check_call(fx_check *c, const fx_call_stmt *call)
         const fx_buf *b = &c->p->bufs[buf];
         if (!ws && b->dtype != FX_F32)
             fx_check_bad(c, "call %s: expected f32 for argument %s, '%s' is %s", call->name, arg, b->name, fx_dtype_short(b->dtype));
-        if (k->buf[i].written && (b->kind == FX_BUF_INPUT || b->kind == FX_BUF_WEIGHT))
+        if (k->buf[i].written && ((b->kind == FX_BUF_INPUT && !b->changed) || b->kind == FX_BUF_WEIGHT))
             fx_check_bad(c, "call %s writes to '%s', which is only read", call->name, b->name);
         if (ws && !b->workspace)
             fx_check_bad(c, "call %s: expected workspace for argument ws, got '%s'", call->name, b->name);

@@ -292,23 +292,24 @@ static void check_arena(fx_check *c)
     check_lives(c, arena, n);
 }
 
-static void check_weights(fx_check *c)
+/* Buffers of a kind that live all the time lie apart. */
+static void check_block(fx_check *c, fx_buf_kind kind, uint64_t size, const char *what)
 {
     fx_program *p = c->p;
-    placed *weights = FX_NEW_ARRAY(c->arena, placed, p->n_bufs + 1);
+    placed *all = FX_NEW_ARRAY(c->arena, placed, p->n_bufs + 1);
     size_t n = 0;
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
-        if (b->kind != FX_BUF_WEIGHT || bytes_of(b) == 0)
+        if (b->kind != kind || bytes_of(b) == 0)
             continue;
-        weights[n++] = (placed){b, 0, 0};
-        check_place(c, b, p->weights_size, "weights");
+        all[n++] = (placed){b, 0, 0};
+        check_place(c, b, size, what);
     }
-    qsort(weights, n, sizeof weights[0], by_offset);
+    qsort(all, n, sizeof all[0], by_offset);
     for (size_t i = 1; i < n; i++) {
-        const fx_buf *a = weights[i - 1].b, *b = weights[i].b;
+        const fx_buf *a = all[i - 1].b, *b = all[i].b;
         if (a->offset + bytes_of(a) > b->offset)
-            fx_check_bad(c, "weights '%s' and '%s' overlap", a->name, b->name);
+            fx_check_bad(c, "%s: '%s' and '%s' overlap", what, a->name, b->name);
     }
 }
 
@@ -364,5 +365,6 @@ void fx_check_memory(fx_check *c)
         check_slots(c);
     else
         check_arena(c);
-    check_weights(c);
+    check_block(c, FX_BUF_WEIGHT, p->weights_size, "weights");
+    check_block(c, FX_BUF_STATE, p->state_size, "state");
 }

@@ -493,6 +493,8 @@ static fx_status parse_sizes(parser *p)
             FX_TRY(fx_lex_uint(lx, &p->p->arena_size));
         } else if (key(p, "weights")) {
             FX_TRY(fx_lex_uint(lx, &p->p->weights_size));
+        } else if (key(p, "state")) {
+            FX_TRY(fx_lex_uint(lx, &p->p->state_size));
         } else if (key(p, "live")) {
             FX_TRY(fx_lex_uint(lx, &p->p->live_size));
         } else if (key(p, "hash")) {
@@ -599,7 +601,7 @@ static fx_status parse_values(parser *p, fx_buf *b)
 
 static fx_status parse_buffer(parser *p)
 {
-    static const char *const kinds[] = {"input", "output", "weight", "arena", "local"};
+    static const char *const kinds[] = {"input", "output", "weight", "arena", "state", "local"};
     fx_lexer *lx = &p->lx;
     const char *name;
     fx_dtype dtype;
@@ -613,9 +615,9 @@ static fx_status parse_buffer(parser *p)
     while (kind <= FX_BUF_LOCAL && !fx_lex_is(lx, kinds[kind]))
         kind++;
     if (kind > FX_BUF_LOCAL)
-        return fx_lex_fail(lx, "input, output, weight, arena or local");
+        return fx_lex_fail(lx, "input, output, weight, arena, state or local");
     fx_lex_next(lx);
-    if (kind <= FX_BUF_OUTPUT)
+    if (kind <= FX_BUF_OUTPUT || kind == FX_BUF_STATE)
         FX_TRY(fx_lex_range(lx, "its number", 0, 100000, &io));
     FX_TRY(parse_shape(p, &dtype, &rank, dims));
     int id = fx_program_buf(p->p, (fx_buf_kind)kind, name, dtype, rank, dims);
@@ -639,8 +641,12 @@ static fx_status parse_buffer(parser *p)
             FX_TRY(fx_lex_uint(lx, &b->hash));
         else if (key(p, "values"))
             FX_TRY(parse_values(p, b));
+        else if (key(p, "initial"))
+            FX_TRY(parse_buf(p, &b->initial));
         else if (fx_lex_accept(lx, "workspace"))
             b->workspace = true;
+        else if (fx_lex_accept(lx, "changed"))
+            b->changed = true;
         else if (loc_key(p, &b->loc, &st))
             FX_TRY(st);
         else
@@ -648,7 +654,7 @@ static fx_status parse_buffer(parser *p)
     }
 }
 
-static fx_status parse_io(parser *p, bool input)
+static fx_status parse_io(parser *p, fx_buf_kind kind)
 {
     fx_lexer *lx = &p->lx;
     fx_program *g = p->p;
@@ -658,8 +664,10 @@ static fx_status parse_io(parser *p, bool input)
     FX_TRY(fx_lex_expect(lx, "="));
     FX_TRY(parse_buf(p, &io.buf));
     FX_TRY(parse_shape(p, &io.dtype, &io.rank, io.dims));
-    if (input)
+    if (kind == FX_BUF_INPUT)
         FX_PUSH(g->arena, g->inputs, g->n_inputs, g->cap_inputs) = io;
+    else if (kind == FX_BUF_STATE)
+        FX_PUSH(g->arena, g->states, g->n_states, g->cap_states) = io;
     else
         FX_PUSH(g->arena, g->outputs, g->n_outputs, g->cap_outputs) = io;
     return FX_OK;
@@ -705,12 +713,14 @@ static fx_status parse_line(parser *p)
     if (fx_lex_accept(lx, "buffer"))
         return parse_buffer(p);
     if (fx_lex_accept(lx, "input"))
-        return parse_io(p, true);
+        return parse_io(p, FX_BUF_INPUT);
     if (fx_lex_accept(lx, "output"))
-        return parse_io(p, false);
+        return parse_io(p, FX_BUF_OUTPUT);
+    if (fx_lex_accept(lx, "state"))
+        return parse_io(p, FX_BUF_STATE);
     if (fx_lex_accept(lx, "step"))
         return parse_step(p);
-    return fx_lex_fail(lx, "target, symbol, limit, sizes, slot, buffer, input, output or step");
+    return fx_lex_fail(lx, "target, symbol, limit, sizes, slot, buffer, input, output, state or step");
 }
 
 typedef struct parse_args {

@@ -23,7 +23,7 @@
 #include "ir/lex.h"
 #include "ir/program.h"
 
-static const char *const kinds[] = {"input", "output", "weight", "arena", "local"};
+static const char *const kinds[] = {"input", "output", "weight", "arena", "state", "local"};
 static const char *const loops[] = {"serial", "parallel", "vector", "unrolled", "block", "thread"};
 
 static void put_quoted_field(fx_text *t, const char *key, const char *value)
@@ -316,7 +316,7 @@ static bool put_values(fx_text *t, const fx_buf *b)
 static void put_buffer(fx_text *t, const fx_program *p, const fx_buf *b)
 {
     fx_printf(t, "buffer %s : %s ", b->name, (unsigned)b->kind <= FX_BUF_LOCAL ? kinds[b->kind] : "?");
-    if (b->kind == FX_BUF_INPUT || b->kind == FX_BUF_OUTPUT)
+    if (b->kind == FX_BUF_INPUT || b->kind == FX_BUF_OUTPUT || b->kind == FX_BUF_STATE)
         fx_printf(t, "%d ", b->io);
     put_shape(t, b->dtype, b->rank, b->dims);
     fx_dim numel = fx_dim_of(1);
@@ -332,6 +332,12 @@ static void put_buffer(fx_text *t, const fx_program *p, const fx_buf *b)
         fx_printf(t, " offset=%llu", (unsigned long long)b->offset);
     if (b->workspace)
         fx_puts(t, " workspace");
+    if (b->changed)
+        fx_puts(t, " changed");
+    if (b->initial != -1) {
+        fx_puts(t, " initial=");
+        put_name(t, p, b->initial);
+    }
     if (b->overlay != -1) {
         fx_puts(t, " overlay=");
         put_name(t, p, b->overlay);
@@ -409,8 +415,10 @@ void fx_program_print(fx_text *t, const fx_program *p)
         hash = hash << 8 | p->model_hash[i];
     fx_puts(t, "\n");
     put_symbols(t, p);
-    fx_printf(t, "sizes arena=%llu weights=%llu live=%llu hash=0x%016llx\n", (unsigned long long)p->arena_size,
-              (unsigned long long)p->weights_size, (unsigned long long)p->live_size, (unsigned long long)hash);
+    fx_printf(t, "sizes arena=%llu weights=%llu ", (unsigned long long)p->arena_size, (unsigned long long)p->weights_size);
+    if (p->state_size)
+        fx_printf(t, "state=%llu ", (unsigned long long)p->state_size);
+    fx_printf(t, "live=%llu hash=0x%016llx\n", (unsigned long long)p->live_size, (unsigned long long)hash);
     put_slots(t, p);
     for (size_t i = 0; i < p->n_bufs; i++)
         put_buffer(t, p, &p->bufs[i]);
@@ -418,6 +426,8 @@ void fx_program_print(fx_text *t, const fx_program *p)
         put_io(t, p, "input", &p->inputs[i]);
     for (size_t i = 0; i < p->n_outputs; i++)
         put_io(t, p, "output", &p->outputs[i]);
+    for (size_t i = 0; i < p->n_states; i++)
+        put_io(t, p, "state", &p->states[i]);
     for (size_t i = 0; i < p->n_steps; i++) {
         const fx_step *s = &p->steps[i];
         fx_printf(t, "\nstep %s", s->name);

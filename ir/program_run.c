@@ -215,7 +215,7 @@ static unsigned char *poisoned(fx_arena *arena, size_t n)
     return p;
 }
 
-static fx_status set_up(run *r, bool planned, const fx_tensor *in)
+static fx_status set_up(run *r, bool planned, size_t n_in, const fx_tensor *in)
 {
     fx_program *p = r->p;
     unsigned char *arena = planned ? poisoned(r->arena, (size_t)p->arena_size) : NULL;
@@ -232,8 +232,13 @@ static fx_status set_up(run *r, bool planned, const fx_tensor *in)
             r->mem[i] = poisoned(r->arena, bytes_of(b));
         }
     }
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        const fx_io *io = &p->inputs[i];
+    for (size_t i = 0; i < p->n_states; i++) {
+        const fx_buf *b = &p->bufs[p->states[i].buf];
+        if (bytes_of(b))
+            memcpy(r->mem[b->id], r->mem[b->initial], bytes_of(b));
+    }
+    for (size_t i = 0; i < n_in; i++) {
+        const fx_io *io = i < p->n_inputs ? &p->inputs[i] : &p->states[i - p->n_inputs];
         fx_tensor t = in[i], dense;
         FX_TRY(fx_tensor_touch(r->ctx, &t));
         FX_TRY(fx_tensor_contiguous(r->ctx, &t, &dense));
@@ -241,6 +246,24 @@ static fx_status set_up(run *r, bool planned, const fx_tensor *in)
             memcpy(r->mem[io->buf], dense.data, bytes_of(&p->bufs[io->buf]));
     }
     return FX_OK;
+}
+
+/* What the run changed of the caller's. */
+static void write_back(const run *r, size_t n_in, const fx_tensor *in)
+{
+    const fx_program *p = r->p;
+    for (size_t i = 0; i < n_in; i++) {
+        const fx_io *io = i < p->n_inputs ? &p->inputs[i] : &p->states[i - p->n_inputs];
+        const fx_buf *b = &p->bufs[io->buf];
+        fx_tensor from = {.dtype = io->dtype, .rank = io->rank, .data = r->mem[io->buf]};
+        int64_t stride = 1;
+        for (int d = io->rank; d-- > 0; stride *= from.sizes[d]) {
+            from.sizes[d] = io->dims[d].value;
+            from.strides[d] = stride;
+        }
+        if ((b->kind == FX_BUF_STATE || b->changed) && bytes_of(b))
+            fx_tensor_assign(&in[i], &from);
+    }
 }
 
 /* ---- symbols ------------------------------------------------------------------------------------------------------------------ */
@@ -256,10 +279,10 @@ typedef struct run_args {
 
 static fx_status check_inputs(const fx_program *p, size_t n_in, const fx_tensor *in)
 {
-    if (n_in != p->n_inputs)
+    if (n_in != p->n_inputs && n_in != p->n_inputs + p->n_states)
         return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "expected %zu inputs, got %zu", p->n_inputs, n_in);
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        const fx_io *io = &p->inputs[i];
+    for (size_t i = 0; i < n_in; i++) {
+        const fx_io *io = i < p->n_inputs ? &p->inputs[i] : &p->states[i - p->n_inputs];
         bool same = in[i].dtype == io->dtype && in[i].rank == io->rank;
         for (int d = 0; same && d < io->rank; d++)
             same = io->dims[d].sym || in[i].sizes[d] == io->dims[d].value;
@@ -326,7 +349,7 @@ static fx_status run_program(void *arg)
     fx_program *p;
     FX_TRY(bind_symbols(a, &p));
     run r = {.p = p, .ctx = p->ctx, .arena = fx_arena_create(p->ctx)};
-    fx_status st = set_up(&r, a->planned, a->in);
+    fx_status st = set_up(&r, a->planned, a->n_in, a->in);
     for (size_t i = 0; st == FX_OK && i < p->n_steps; i++) {
         r.step = &p->steps[i];
         r.n_locals = 0;
@@ -335,6 +358,8 @@ static fx_status run_program(void *arg)
     }
     if (st == FX_OK && r.failed)
         st = fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "%s", r.failed);
+    if (st == FX_OK)
+        write_back(&r, a->n_in, a->in);
     fx_tensor *out = FX_NEW_ARRAY(p->arena, fx_tensor, p->n_outputs + 1);
     for (size_t i = 0; st == FX_OK && i < p->n_outputs; i++) {
         const fx_io *io = &p->outputs[i];

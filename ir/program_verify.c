@@ -166,6 +166,17 @@ static bool dtype_is(fx_check *c, fx_dtype d)
     return (unsigned)d < FX_DTYPE_COUNT;
 }
 
+/* State begins as a weight of its type and size. */
+static void check_initial(fx_check *c, const fx_buf *b)
+{
+    const fx_buf *from = fx_check_buf(c, b->initial) ? &c->p->bufs[b->initial] : NULL;
+    if (b->kind != FX_BUF_STATE && b->initial != -1)
+        fx_check_bad(c, "buffer '%s' has initial values, but is no state", b->name);
+    if (b->kind == FX_BUF_STATE && (!from || from->kind != FX_BUF_WEIGHT || from->dtype != b->dtype || !fx_dim_equal(from->numel, b->numel)))
+        fx_check_bad(c, "state '%s': expected a weight of %s elements of %s as initial values, got '%s'", b->name, fx_check_text(c, b->numel),
+                     fx_dtype_short(b->dtype), fx_check_buf_name(c, b->initial));
+}
+
 static void check_buffer(fx_check *c, const fx_buf *b, int id)
 {
     if (b->id != id)
@@ -177,7 +188,7 @@ static void check_buffer(fx_check *c, const fx_buf *b, int id)
     if (b->rank < 0 || b->rank > FX_MAX_RANK)
         fx_check_bad(c, "buffer '%s': expected a rank up to %d, got %d", b->name, FX_MAX_RANK, b->rank);
     const char *what = fx_arena_printf(c->arena, "buffer '%s': its size", b->name);
-    bool fixed = b->kind == FX_BUF_WEIGHT || b->kind == FX_BUF_LOCAL;
+    bool fixed = b->kind == FX_BUF_WEIGHT || b->kind == FX_BUF_STATE || b->kind == FX_BUF_LOCAL;
     for (int i = 0; i < b->rank && i < FX_MAX_RANK; i++)
         check_dim(c, b->dims[i], what);
     if (!check_dim(c, b->numel, what))
@@ -195,6 +206,9 @@ static void check_buffer(fx_check *c, const fx_buf *b, int id)
         else if (fx_dtype_size(c->p->bufs[b->overlay].dtype) != fx_dtype_size(b->dtype))
             fx_check_bad(c, "buffer '%s' overlays '%s' of another element size", b->name, fx_check_buf_name(c, b->overlay));
     }
+    if (b->changed && b->kind != FX_BUF_INPUT)
+        fx_check_bad(c, "buffer '%s' is marked as changed, but no input", b->name);
+    check_initial(c, b);
     if (b->workspace && b->kind != FX_BUF_ARENA)
         fx_check_bad(c, "buffer '%s' is workspace, but not in the arena", b->name);
 }
@@ -229,7 +243,8 @@ static void check_ios(fx_check *c, const char *what, fx_buf_kind kind, size_t n,
 static void check_tables(fx_check *c)
 {
     fx_program *p = c->p;
-    const char **names = FX_NEW_ARRAY(c->arena, const char *, p->n_bufs + p->n_steps + p->n_inputs + p->n_outputs + p->n_symbols + 1);
+    const char **names =
+        FX_NEW_ARRAY(c->arena, const char *, p->n_bufs + p->n_steps + p->n_inputs + p->n_outputs + p->n_states + p->n_symbols + 1);
     for (size_t i = 0; i < p->n_symbols; i++)
         names[i] = p->symbols[i].name;
     check_names(c, "symbol", p->n_symbols, names);
@@ -246,9 +261,12 @@ static void check_tables(fx_check *c)
         names[i] = p->inputs[i].name;
     for (size_t i = 0; i < p->n_outputs; i++)
         names[p->n_inputs + i] = p->outputs[i].name;
-    check_names(c, "input or output", p->n_inputs + p->n_outputs, names);
+    for (size_t i = 0; i < p->n_states; i++)
+        names[p->n_inputs + p->n_outputs + i] = p->states[i].name;
+    check_names(c, "input, output or state", p->n_inputs + p->n_outputs + p->n_states, names);
     check_ios(c, "input", FX_BUF_INPUT, p->n_inputs, p->inputs);
     check_ios(c, "output", FX_BUF_OUTPUT, p->n_outputs, p->outputs);
+    check_ios(c, "state", FX_BUF_STATE, p->n_states, p->states);
 }
 
 /* ---- expressions ------------------------------------------------------------------------------------------------- */
@@ -394,7 +412,7 @@ static void check_store(fx_check *c, const fx_stmt *s)
         return;
     }
     const fx_buf *b = &c->p->bufs[s->buf];
-    if (b->kind == FX_BUF_INPUT || b->kind == FX_BUF_WEIGHT)
+    if ((b->kind == FX_BUF_INPUT && !b->changed) || b->kind == FX_BUF_WEIGHT)
         fx_check_bad(c, "a store is to '%s', which is only read", b->name);
     if (b->kind == FX_BUF_LOCAL && !fx_check_sees_array(c, s->buf))
         fx_check_bad(c, "a store is to the array '%s' where it is not declared", b->name);

@@ -305,6 +305,15 @@ static void lint(fx_verifier *v, const fx_node *n)
     }
 }
 
+/* What functional graphs end with: copies into inputs and attributes, after all else, whose results nobody reads. */
+static bool is_write_back(const fx_node *n)
+{
+    const fx_node *to = n->op->id == FX_OP_copy ? fx_node_input(n, 0) : NULL;
+    if (!to || (to->opcode != FX_PLACEHOLDER && to->opcode != FX_GET_ATTR) || n->n_uses)
+        return false;
+    return n->next && (n->next->opcode == FX_OUTPUT || (fx_node_is_inplace(n->next) && n->next->op->id == FX_OP_copy));
+}
+
 void fx_verify_stage(fx_verifier *v, const fx_node *n)
 {
     if (v->lint)
@@ -318,7 +327,7 @@ void fx_verify_stage(fx_verifier *v, const fx_node *n)
         fx_found(v, n, "a %s node, expected only calls of functions", fx_opcode_name(n->opcode));
     if (n->opcode == FX_CALL_FUNCTION && !n->op)
         fx_found(v, n, "the target '%s' is no row of op.def", n->target);
-    if (fx_node_is_inplace(n))
+    if (fx_node_is_inplace(n) && !(v->stage == FX_STAGE_FUNCTIONAL && is_write_back(n)))
         fx_found(v, n, "an in-place op, '%s', is left", n->target);
     if (v->stage != FX_STAGE_CORE)
         return;

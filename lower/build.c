@@ -269,6 +269,21 @@ static fx_status build_symbols(fx_build *b)
     return FX_OK;
 }
 
+/* The values that a buffer has in the model's file are a weight. */
+static fx_status build_initial(fx_build *b, const fx_node *n, const fx_window *v, int *id)
+{
+    fx_attr *a = fx_attr_find(b->g, fx_state_of(n));
+    if (!a)
+        return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "attribute '%s' is missing", fx_state_of(n));
+    fx_tensor dense;
+    FX_TRY(fx_tensor_touch(b->ctx, &a->tensor));
+    FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
+    *id = fx_program_buf(b->p, FX_BUF_WEIGHT, fx_arena_printf(b->scratch, "%s_initial", n->name), v->dtype, v->rank, v->dims);
+    b->p->bufs[*id].data = dense.data;
+    b->p->bufs[*id].loc = n->loc;
+    return FX_OK;
+}
+
 /* Parameters of the graph become the program's inputs. */
 static fx_status build_inputs(fx_build *b)
 {
@@ -282,13 +297,43 @@ static fx_status build_inputs(fx_build *b)
         *v = (fx_window){.dtype = n->type->dtype, .rank = n->type->rank};
         memcpy(v->dims, n->type->dims, sizeof(fx_dim) * (size_t)v->rank);
         fx_window_set_dense(b, v);
-        v->buf = fx_program_buf(b->p, FX_BUF_INPUT, n->name, v->dtype, v->rank, v->dims);
+        bool state = fx_state_of(n) != NULL;
+        int initial = -1;
+        if (state)
+            FX_TRY(build_initial(b, n, v, &initial));
+        v->buf = fx_program_buf(b->p, state ? FX_BUF_STATE : FX_BUF_INPUT, n->name, v->dtype, v->rank, v->dims);
         fx_buf *buf = &b->p->bufs[v->buf];
-        buf->io = (int)b->p->n_inputs;
+        buf->io = (int)(state ? b->p->n_states : b->p->n_inputs);
         buf->loc = n->loc;
         fx_io io = {.name = buf->name, .label = n->target, .buf = v->buf, .dtype = v->dtype, .rank = v->rank};
         memcpy(io.dims, v->dims, sizeof io.dims);
-        FX_PUSH(b->p->arena, b->p->inputs, b->p->n_inputs, b->p->cap_inputs) = io;
+        buf->initial = initial;
+        if (state)
+            FX_PUSH(b->p->arena, b->p->states, b->p->n_states, b->p->cap_states) = io;
+        else
+            FX_PUSH(b->p->arena, b->p->inputs, b->p->n_inputs, b->p->cap_inputs) = io;
+    }
+    return FX_OK;
+}
+
+/* The last results are new values of inputs: the order of the note says of which. */
+static fx_status build_writes(fx_build *b)
+{
+    const fx_arg *names = fx_state_writes(b->g);
+    size_t n = names ? (size_t)names->n : 0;
+    if (n > b->n_outputs)
+        return fx_fail(b->ctx, FX_INTERNAL, NULL, "%zu inputs are written, of %zu results", n, b->n_outputs);
+    b->n_outputs -= n;
+    b->writes = FX_NEW_ARRAY(b->scratch, struct fx_write_back, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        fx_node *to = b->g->first;
+        while (to && !(to->opcode == FX_PLACEHOLDER && strcmp(to->target, names->items[i]->s) == 0))
+            to = to->next;
+        if (!to || !fx_type_same_tensor(to->type, b->outputs[b->n_outputs + i]->type))
+            return fx_fail(b->ctx, FX_INTERNAL, NULL, "'%s' is written, but no input of the value's type", names->items[i]->s);
+        b->writes[b->n_writes++] = (struct fx_write_back){to, b->outputs[b->n_outputs + i]};
+        fx_buf *buf = &b->p->bufs[b->value[to->id].buf];
+        buf->changed = buf->kind == FX_BUF_INPUT;
     }
     return FX_OK;
 }
@@ -372,6 +417,39 @@ fx_status fx_build_results(fx_build *b, fx_node *n)
         int64_t k = u->user->opcode == FX_CALL_FUNCTION ? fx_node_int(u->user, 1) : -1;
         if (k >= 0 && k < n->type->n && results[k].buf < 0)
             FX_TRY(fx_build_place(b, u->user, NULL, &results[k]));
+    }
+    return FX_OK;
+}
+
+static bool is_written(const fx_build *b, int buf)
+{
+    return b->p->bufs[buf].changed || b->p->bufs[buf].kind == FX_BUF_STATE;
+}
+
+/* New values of inputs and state are stored when everything is computed. Those that lie where others are stored (two buffers that change
+ * places, one that is turned round) are copied before the first is. */
+static fx_status build_write_backs(fx_build *b)
+{
+    fx_window *from = FX_NEW_ARRAY(b->scratch, fx_window, b->n_writes + 1);
+    for (size_t i = 0; i < b->n_writes; i++) {
+        fx_node *n = b->writes[i].value;
+        const fx_window *to = &b->value[b->writes[i].input->id];
+        FX_TRY(fx_build_value(b, n, &from[i]));
+        bool same = from[i].buf == to->buf && fx_dim_is(from[i].offset, 0) && fx_window_is_dense(b, &from[i]);
+        if (same || !is_written(b, from[i].buf))
+            continue;
+        fx_window old = from[i];
+        const char *name = fx_arena_printf(b->scratch, "%s_before", n->name);
+        FX_TRY(fx_build_new(b, n, name, old.dtype, NULL, &from[i]));
+        FX_TRY(fx_build_copy(b, name, fx_arena_printf(b->scratch, "%s: kept while it is overwritten", n->name), n, &old, &from[i]));
+    }
+    for (size_t i = 0; i < b->n_writes; i++) {
+        const fx_node *input = b->writes[i].input;
+        const fx_window *to = &b->value[input->id];
+        if (from[i].buf != to->buf)
+            FX_TRY(fx_build_copy(b, fx_arena_printf(b->scratch, "write_%s", input->name),
+                                 fx_arena_printf(b->scratch, "%s: its new value, %s", input->name, b->writes[i].value->name),
+                                 b->writes[i].value, &from[i], to));
     }
     return FX_OK;
 }
@@ -513,6 +591,7 @@ fx_status fx_pass_build(fx_lower *l)
     FX_TRY(build_symbols(&b));
     FX_TRY(collect_outputs(&b, out, out->args));
     FX_TRY(build_inputs(&b));
+    FX_TRY(build_writes(&b));
     FX_TRY(build_output_buffers(&b));
     b.channels_last = fx_build_prefers_channels_last(&b);
     fx_build_groups(&b);
@@ -521,6 +600,7 @@ fx_status fx_pass_build(fx_lower *l)
     FX_FOR_NODES(g, n)
     FX_TRY(build_node(&b, n));
     FX_TRY(build_output_copies(&b));
+    FX_TRY(build_write_backs(&b));
     l->program = b.p;
     return FX_OK;
 }

@@ -72,6 +72,8 @@ typedef struct fx_build {
     /* graph outputs in order */
     fx_node **outputs;
     size_t n_outputs;
+    struct fx_write_back { fx_node *input, *value; } *writes; /* inputs and state that have another value after the run */
+    size_t n_writes;
     int n_vars, n_locals;          /* of the step being built */
     fx_stmt **tail;                /* where locals and checks of the expressions being made go, before what uses them; see fx_build_share */
     const fx_lower_options *opt;

@@ -66,6 +66,11 @@ typedef struct fx_lower {
     struct fx_isl *isl;           /* fx_lower_isl */
 } fx_lower;
 
+/* state.c: what fx_pass_state leaves, as notes that a text keeps. The buffer that an input stands for; NULL: it is the caller's. */
+const char *fx_state_of(const fx_node *input);
+/* Targets of the inputs that the last results of the graph are new values of: a list, as a note of the output; NULL: none. */
+const fx_arg *fx_state_writes(const fx_graph *g);
+
 /* isl, opened for the first pass that asks (lower/isl.h). */
 struct fx_isl *fx_lower_isl(fx_lower *l);
 

@@ -266,6 +266,18 @@ static void plan_weights(fx_planner *pl)
     p->weights_size = at;
 }
 
+/* State lies in the order of the model's buffers, in a block that is the caller's. */
+static void plan_state(planner *pl)
+{
+    fx_program *p = pl->p;
+    p->state_size = 0;
+    for (size_t i = 0; i < p->n_states; i++) {
+        fx_buf *b = &p->bufs[p->states[i].buf];
+        b->offset = p->state_size;
+        p->state_size += align_up((uint64_t)buf_bytes(pl, b).value);
+    }
+}
+
 fx_status fx_pass_memory(fx_lower *l)
 {
     fx_program *p = l->program;
@@ -291,5 +303,6 @@ fx_status fx_pass_memory(fx_lower *l)
     else
         plan_arena(&pl, s);
     plan_weights(&pl);
+    plan_state(&pl);
     return FX_OK;
 }

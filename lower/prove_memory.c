@@ -253,6 +253,21 @@ static bool has_room(const fx_prover *r, const fx_buf *b)
     return false;
 }
 
+/* State lives from run to run: each lies behind the one before it, all within the block. */
+static void prove_state(fx_prover *r, void (*f)(void *user, const char *step, const char *text), void *user)
+{
+    const fx_program *p = r->p;
+    uint64_t end = 0;
+    for (size_t i = 0; i < p->n_states; i++) {
+        const fx_buf *b = &p->bufs[p->states[i].buf];
+        if (b->offset % 64 || b->offset < end)
+            f(user, "state", fx_arena_printf(r->arena, "'%s' lies on the state before it, or is not aligned", b->name));
+        end = b->offset + (uint64_t)bytes_of(r, b).value;
+        if (end > p->state_size)
+            f(user, "state", fx_arena_printf(r->arena, "'%s' does not lie within the state", b->name));
+    }
+}
+
 int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const char *text), void *user)
 {
     fx_program *p = r->p;
@@ -263,6 +278,7 @@ int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const 
         w.step = (int)i;
         touch_stmts(&w, p->steps[i].body);
     }
+    prove_state(r, f, user);
     life *v = FX_NEW_ARRAY(r->arena, life, p->n_bufs + 1), *live = FX_NEW_ARRAY(r->arena, life, p->n_bufs + 1);
     size_t n = 0, n_live = 0;
     for (size_t i = 0; i < p->n_bufs; i++)

@@ -1,5 +1,6 @@
 /* passes/functionalize.c: in-place ops become functional ones. Every later use of the tensor, and of everything that shares
- * memory with it, sees the new value.
+ * memory with it, sees the new value. What the caller sees of it, new values of inputs, parameters and buffers, is written back by an
+ * aten.copy_ each, the last nodes of the graph.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * Tensors that share memory form a tree: the root made the memory, the others are views of their parent. A write through any of
@@ -18,6 +19,7 @@ typedef struct value {
     unsigned writes;         /* roots: how often the tree was written to */
     fx_node *written;        /* roots: the member written to last, if the root has not seen it yet */
     bool unseen;             /* written to, and the root has not seen it: then `current` is what its own views show */
+    fx_node *overlapped;     /* roots: another attribute in the same memory, of other elements; NULL: none */
 } value;
 
 typedef struct state {
@@ -26,6 +28,7 @@ typedef struct state {
     value *v;                /* by node id */
     uint32_t n;
     fx_node *at;             /* where new nodes go */
+    fx_map memory;           /* from storages of attributes to the first get_attr node of each */
     fx_status status;
 } state;
 
@@ -116,11 +119,39 @@ static fx_node *current(state *s, fx_node *tensor)
     return take_down(s, tensor, r->writes);
 }
 
+static bool same_place(const fx_tensor *a, const fx_tensor *b)
+{
+    bool same = a->data == b->data && a->dtype == b->dtype && a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++)
+        same = a->sizes[i] == b->sizes[i] && a->strides[i] == b->strides[i];
+    return same;
+}
+
+/* Attributes on one storage are one tensor when they are all of the same elements of it. Others share memory as no view of ours says. */
+static void classify_attribute(state *s, fx_node *n)
+{
+    const fx_attr *a = fx_attr_find(s->g, n->target);
+    if (!a || (!a->tensor.storage && !a->tensor.data))
+        return;
+    const void *memory = a->tensor.storage ? (const void *)a->tensor.storage : a->tensor.data;
+    fx_node *first = fx_map_get(&s->memory, memory);
+    if (!first)
+        fx_map_put(s->scratch, &s->memory, memory, n);
+    else if (same_place(&fx_attr_find(s->g, first->target)->tensor, &a->tensor))
+        of(s, n)->tensor = of(s, first)->tensor;
+    else
+        of(s, of(s, first)->tensor)->overlapped = n;
+}
+
 /* Puts n into a tree, once its operands are those it sees. */
 static void classify(state *s, fx_node *n)
 {
     value *v = of(s, n);
     *v = (value){ .tensor = n, .root = n, .current = n };
+    if (n->opcode == FX_GET_ATTR) {
+        classify_attribute(s, n);
+        return;
+    }
     fx_sharing sharing = fx_node_sharing(s->g, n);
     if (sharing == FX_FRESH)
         return;
@@ -148,12 +179,9 @@ static fx_status write_in_place(state *s, fx_node *n, fx_node *tensor)
 {
     value *v = of(s, tensor), *r = of(s, v->root);
     fx_context *ctx = s->g->ctx;
-    if (v->root->opcode == FX_PLACEHOLDER)
-        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s writes into the input '%s': expected a model that leaves its inputs "
-                       "unchanged", n->target, v->root->name);
-    if (v->root->opcode == FX_GET_ATTR)
-        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s writes into '%s': expected a model that leaves its parameters and "
-                       "buffers unchanged", n->target, v->root->target);
+    if (r->overlapped)
+        return fx_fail(ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s writes into '%s', which shares part of its memory with '%s': expected buffers "
+                       "that lie apart or are the same", n->target, v->root->target, r->overlapped->target);
     if (v->parent && (fx_is_call(tensor, FX_OP_expand) || fx_is_call(tensor, FX_OP_expand_as)) &&
         !fx_same_type(tensor, fx_node_input(tensor, 0)))
         return fx_fail(ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s writes into an expanded tensor, which has no defined result", n->target);
@@ -181,6 +209,29 @@ static fx_status write_in_place(state *s, fx_node *n, fx_node *tensor)
     r->written = tensor;
     v->unseen = true;
     return FX_OK;
+}
+
+/* What the caller sees: each input or attribute that was written gets its last value, when all else is computed. */
+static fx_status write_back(state *s, fx_node *output)
+{
+    fx_graph *g = s->g;
+    s->at = output;
+    for (fx_node *n = g->first; n && s->status == FX_OK; n = n->next) {
+        if (n->id >= s->n || (n->opcode != FX_PLACEHOLDER && n->opcode != FX_GET_ATTR) || of(s, n)->tensor != n || !of(s, n)->writes)
+            continue;
+        fx_node *before = g->insert_before, *now = current(s, n);
+        if (s->status != FX_OK)
+            break;
+        fx_node *operands[2] = {n, now};
+        const fx_arg *args[3] = {fx_arg_operand(g->ctx, 0), fx_arg_operand(g->ctx, 1), fx_arg_bool(g->ctx, false)};
+        g->insert_before = output;
+        fx_node *c = fx_node_new(g, FX_CALL_FUNCTION, "aten.copy_.default", fx_arg_seq(g->ctx, FX_ARG_TUPLE, 3, args), NULL, 2, operands,
+                                 fx_arena_printf(s->scratch, "%s_write", n->name));
+        g->insert_before = before;
+        c->type = n->type;
+        c->loc = (fx_loc){.file = now->loc.file, .entry = now->loc.entry, .node = c->name, .module = now->loc.module, .frame = now->loc.frame};
+    }
+    return s->status;
 }
 
 fx_status fx_functionalize(fx_graph *g, fx_arena *scratch)
@@ -219,6 +270,8 @@ fx_status fx_functionalize(fx_graph *g, fx_arena *scratch)
                 fx_node_set_operand(n, i, now);
         }
         FX_TRY(s.status);
+        if (n->opcode == FX_OUTPUT && status == FX_OK)
+            FX_TRY(write_back(&s, n));
         if (!inplace)
             continue;
         *of(&s, n) = (value){ .tensor = n, .root = n, .current = n };

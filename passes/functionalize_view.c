@@ -324,21 +324,73 @@ bool fx_view_is_part(const fx_node *view)
     return part_of(view, &p);
 }
 
-/* Writes through views are undone by sizes that are numbers. */
-static bool is_static(fx_rw *w, const fx_node *view, const fx_node *base)
+static bool is_static(const fx_node *view, const fx_node *base)
 {
-    if (fx_is_tensor(view) && fx_is_tensor(base))
-        return true;
-    if (w->status == FX_OK)
-        w->status = fx_fail(w->ctx, FX_ERR_UNSUPPORTED, &view->loc, "%s: a write in place through a view of dynamic size cannot be compiled",
-                            view->target);
-    return false;
+    return fx_is_tensor(view) && fx_is_tensor(base);
+}
+
+/* The view's own call with another operand, for sizes that are expressions. */
+static fx_node *same_call(fx_rw *w, const fx_node *view, fx_node *base)
+{
+    fx_call c = fx_rw_call(w, view->op->id);
+    fx_call_node(&c, base);
+    for (int i = 1; i < view->args->n; i++)
+        fx_call_copy(&c, view, i);
+    return fx_rw_node(w, &c, "again");
+}
+
+/* base with what a slice or select of it shows replaced by value; other parts NULL. */
+static fx_node *scatter(fx_rw *w, const fx_node *view, fx_node *base, fx_node *value)
+{
+    bool slice = fx_is_call(view, FX_OP_slice_Tensor);
+    if (!slice && !fx_is_call(view, FX_OP_select_int))
+        return NULL;
+    fx_call c = fx_rw_call(w, slice ? FX_OP_slice_scatter : FX_OP_select_scatter);
+    fx_call_node(&c, base);
+    fx_call_node(&c, value);
+    for (int i = 1; i < view->args->n; i++)
+        fx_call_copy(&c, view, i);
+    return fx_rw_node(w, &c, "base");
+}
+
+/* The same as fx_view_write where sizes are expressions. */
+static fx_node *write_dynamic(fx_rw *w, const fx_node *view, fx_node *base, fx_node *value)
+{
+    int rank;
+    int64_t dims[FX_MAX_RANK], inverse[FX_MAX_RANK];
+    fx_dim sizes[FX_MAX_RANK];
+    fx_node *put = scatter(w, view, base, value);
+    const fx_node *x = operand0(view);
+    if (put)
+        return put;
+    if (permuted(view, &rank, dims)) {
+        for (int i = 0; i < rank; i++)
+            inverse[dims[i]] = i;
+        return fx_rw_permute(w, value, rank, inverse, "base");
+    }
+    switch (view->op->id) {
+    case FX_OP_view: case FX_OP_reshape: case FX_OP_flatten_using_ints: case FX_OP_unsqueeze: case FX_OP_squeeze_dim: case FX_OP_unflatten_int:
+        rank = fx_sizes(x, sizes);
+        return fx_rw_view_to(w, value, rank, sizes, "base");
+    default:
+        if (w->status == FX_OK)
+            w->status = fx_fail(w->ctx, FX_ERR_UNSUPPORTED, &view->loc, "%s: a write in place through this view of dynamic size cannot be compiled",
+                                view->target);
+        return base;
+    }
 }
 
 fx_node *fx_view_again(fx_rw *w, const fx_node *view, fx_node *base)
 {
-    if (!is_static(w, view, base))
-        return base;
+    if (!is_static(view, base) && fx_is_call(view, FX_OP_getitem)) {
+        w->origin = view;
+        fx_node *split = same_call(w, operand0(view), base);
+        return fx_rw_item(w, split, (int)fx_node_int(view, 1), "again");
+    }
+    if (!is_static(view, base)) {
+        w->origin = view;
+        return same_call(w, view, base);
+    }
     part p;
     int rank;
     int64_t dims[FX_MAX_RANK], sizes[FX_MAX_RANK];
@@ -364,15 +416,15 @@ fx_node *fx_view_again(fx_rw *w, const fx_node *view, fx_node *base)
 
 fx_node *fx_view_write(fx_rw *w, const fx_node *view, fx_node *base, fx_node *value)
 {
-    if (!is_static(w, view, base))
-        return base;
+    w->origin = view;
+    if (!is_static(view, base))
+        return write_dynamic(w, view, base, value);
     part p;
     int rank;
     int64_t dims[FX_MAX_RANK], inverse[FX_MAX_RANK], sizes[FX_MAX_RANK];
     const fx_node *x = operand0(view);
     if (is_split(x))
         x = operand0(x);
-    w->origin = view;
     int x_rank = fx_dims(x, sizes);
     if (part_of(view, &p)) {
         fx_node *piece[3];
@@ -380,11 +432,8 @@ fx_node *fx_view_write(fx_rw *w, const fx_node *view, fx_node *base, fx_node *va
         int64_t size = sizes[p.dim];
         if (p.stop == p.start)
             return base;
-        if (p.step != 1 && p.stop > p.start + 1) {
-            w->status = fx_fail(w->ctx, FX_ERR_UNSUPPORTED, &view->loc, "%s: a write in place through a slice with step %lld "
-                                "cannot be compiled", view->target, (long long)p.step);
-            return base;
-        }
+        if (p.step != 1 && p.stop > p.start + 1)
+            return scatter(w, view, base, value); /* only a slice has a step */
         if (p.drops) {
             sizes[p.dim] = 1;
             value = fx_rw_view(w, value, x_rank, sizes, "written");

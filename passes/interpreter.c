@@ -175,8 +175,10 @@ static fx_status writable(fx_eval_run *run, fx_tensor *self)
     owner *o = self->storage ? fx_map_get(&in->owners, self->storage) : NULL;
     if (o)
         return write_parameter(run, o, self);
-    if (in->opt.in_place)
+    if (in->opt.in_place && (!self->storage || !self->storage->readonly))
         return FX_OK;
+    if (in->opt.in_place)
+        return fx_eval_fail(&run->base, FX_ERR_ARGUMENT, "changes an input in place: expected memory that can be written, got a tensor of a file");
     for (size_t i = 0; i < in->n_in; i++) {
         const char *from;
         size_t size;
@@ -691,7 +693,8 @@ fx_status fx_graph_interpret(fx_graph *graph, size_t n_inputs, const fx_tensor *
 {
     if (!graph)
         return FX_ERR_ARGUMENT;
-    interpretation p = {.in = fx_interpreter_create(graph, NULL)};
+    const fx_interpreter_options as_eager = {.in_place = true};
+    interpretation p = {.in = fx_interpreter_create(graph, &as_eager)};
     if (!p.in)
         return FX_ERR_NOMEM;
     fx_status status = fx_interpreter_run(p.in, n_inputs, inputs, &p.n_out, &p.from);

@@ -246,7 +246,8 @@ const char *fx_node_meta_key(const fx_node *node, int i);              /* in ord
 /* ---- running --------------------------------------------------------------------------------------------------------------- */
 
 /* Runs the graph by the reference interpreter on n_inputs tensors in placeholder order. *outputs gets an array of
- * *n_outputs tensors in the order of the output node, owned by the graph's context. FX_ERR_TYPE when an input's shape or
+ * *n_outputs tensors in the order of the output node, owned by the graph's context. As in eager, a graph that writes its inputs changes the
+ * caller's tensors, and one that writes its buffers finds them changed in its next run. FX_ERR_TYPE when an input's shape or
  * dtype is not the placeholder's. Callbacks, single steps and rebuilding: fxcc/interpreter.h. */
 fx_status fx_graph_interpret(fx_graph *graph, size_t n_inputs, const fx_tensor *inputs, size_t *n_outputs, fx_tensor **outputs);
 

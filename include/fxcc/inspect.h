@@ -74,6 +74,18 @@ fx_status fx_graph_output_shape(const fx_graph *graph, size_t i, fx_tensor *out)
  * ranks and sizes that outputs will have: as many as fx_graph_output_count says; NULL: only checks. */
 fx_status fx_graph_shapes_for(const fx_graph *graph, size_t n_inputs, const fx_tensor *inputs, fx_tensor *outputs);
 
+/* What a run changes beside giving outputs: inputs in their order, then buffers (and parameters) in the order of the emitted code's state. */
+typedef struct fx_written {
+    size_t input;              /* the number of the input, when buffer is NULL */
+    const char *buffer;        /* the path of the buffer; NULL: an input */
+} fx_written;
+/* *changes is owned by the graph's context. Fails as a compile does where a write cannot be compiled. */
+fx_status fx_graph_written(fx_graph *graph, size_t *n, const fx_written **changes);
+
+/* Runs the graph `calls` times in a row by the reference interpreter, on copies of the inputs and of the buffers that it changes. *outputs gets, for
+ * each call, the outputs, then what the inputs and buffers of fx_graph_written are after it: new tensors of the graph's context. */
+fx_status fx_graph_calls(fx_graph *graph, size_t calls, size_t n_inputs, const fx_tensor *inputs, size_t *n_outputs, fx_tensor **outputs);
+
 /* Whether the node's value is one tensor, so that fx_graph_with_outputs takes it. */
 bool fx_node_is_tensor(const fx_node *node);
 

@@ -121,7 +121,7 @@ START_TEST(unknown_pass)
         fx_diag_clear(ctx);
         ck_assert_int_eq(fx_protect(ctx, lower, &j), FX_ERR_ARGUMENT);
         ck_assert_uint_eq(fx_diag_count(ctx), 1);
-        ck_assert_ptr_nonnull(strstr(fx_diag_get(ctx, 0)->message, "refuse, functionalize, sizes, decompose, fold, simplify"));
+        ck_assert_ptr_nonnull(strstr(fx_diag_get(ctx, 0)->message, "refuse, functionalize, state, sizes, decompose, fold, simplify"));
     }
 }
 END_TEST

@@ -120,7 +120,7 @@ static const struct {
     {"arena=1280", "arena=1344", "arena_size: expected 1280, where the last buffer ends, got 1344"},
     {"arena=1280", "arena=1216", "'far' ends at 1280, past the arena of 1216 bytes"},
     {"weights=192", "weights=128", "'conv_bias' ends at 144, past the weights of 128 bytes"},
-    {"offset=128 values", "offset=64 values", "weights 'conv_weight' and 'conv_bias' overlap"},
+    {"offset=128 values", "offset=64 values", "weights: 'conv_weight' and 'conv_bias' overlap"},
     {"hash=0x00000000000000ff", "", "weight 'conv_weight' has no data"},
     {"= y f32[1, 2]", "= y f32[1, 3]", "expected 3 elements of f32 as the model has, its buffer 'y' has 2 of f32"},
     {"relu[v0] = select.f32(gt.bool(conv[v0], 0.0:f32), conv[v0]", "relu[v0] = select.f32(gt.bool(conv[v0], 0.0:f32), conv[-v0 + 31]",
@@ -146,7 +146,7 @@ static const struct {
     const char *from, *to, *says;
 } mistakes[] = {
     {"program", "programme", "line 1, column 1: expected 'program', got 'programme'"},
-    {"buffer y : output", "buffer y : outlet", "line 5, column 12: expected input, output, weight, arena or local, got 'outlet'"},
+    {"buffer y : output", "buffer y : outlet", "line 5, column 12: expected input, output, weight, arena, state or local, got 'outlet'"},
     {"f32[1, 2]\n", "f33[1, 2]\n", "line 5, column 21: expected an element type"},
     {"buffer conv :", "buffer pad :", "the buffer 'pad' is there twice"},
     {"overlay=conv", "overlay=none", "there is no buffer 'none'"},

@@ -19,6 +19,8 @@
 #include <dirent.h>
 #include <math.h>
 
+#include "fxcc/module.h"
+#include "ir/ops.h"
 #include "ir/program.h"
 #include "tests/unit/unit.h"
 
@@ -169,7 +171,16 @@ static fx_status make_input(job *j, const char *name, fx_dtype dtype, int rank, 
     return FX_OK;
 }
 
-/* Inputs for a graph's placeholders; of a case that holds a program (g NULL), for its own. */
+/* A note of what pass state made of a graph (lower/lower.h). */
+static const fx_arg *note(const fx_node *n, const char *key)
+{
+    const fx_meta *m = n->meta;
+    while (m && strcmp(m->key, key))
+        m = m->next;
+    return m ? m->value : NULL;
+}
+
+/* Inputs for a graph's placeholders; buffers that became some have their own values. Of a case that holds a program (g NULL), for its own. */
 static fx_status make_inputs(job *j, fx_graph *g, fx_symbols symbols, const int64_t *value, size_t *n_in, fx_tensor *in)
 {
     *n_in = 0;
@@ -180,7 +191,7 @@ static fx_status make_inputs(job *j, fx_graph *g, fx_symbols symbols, const int6
     if (!g)
         return FX_OK;
     FX_FOR_NODES(g, n)
-        if (n->opcode == FX_PLACEHOLDER)
+        if (n->opcode == FX_PLACEHOLDER && !note(n, "fxcc.state"))
             FX_TRY(make_input(j, n->name, n->type->dtype, n->type->rank, n->type->dims, symbols, value, n_in, in));
     return FX_OK;
 }
@@ -193,6 +204,30 @@ static void add_values(size_t n, const fx_tensor *t, values *out)
         for (size_t k = 0; k < count; k++)
             out->v[out->n++] = fx_tensor_get(&t[i], (int64_t)k);
     }
+}
+
+/* Runs a copy of the graph, whose buffers may change. After pass state the last results are what inputs become. */
+static fx_status interpret(fx_graph *original, size_t n_in, fx_tensor *in, size_t *n_out, fx_tensor **result)
+{
+    fx_graph *g = fx_graph_copy(original);
+    const fx_arg *writes = note(g->last, "fxcc.writes");
+    size_t states = 0, user = n_in;
+    FX_FOR_NODES(g, n) {
+        const fx_arg *path = n->opcode == FX_PLACEHOLDER ? note(n, "fxcc.state") : NULL;
+        if (path)
+            FX_TRY(fx_graph_tensor(g, path->s, &in[user + states++]));
+    }
+    FX_TRY(fx_graph_interpret(g, user + states, in, n_out, result));
+    for (int i = 0; writes && i < writes->n; i++) {
+        size_t at = 0;
+        FX_FOR_NODES(g, n) {
+            if (n->opcode == FX_PLACEHOLDER && !note(n, "fxcc.state") && !strcmp(n->target, writes->items[i]->s))
+                fx_tensor_assign(&in[at], &(*result)[*n_out - (size_t)writes->n + (size_t)i]);
+            at += n->opcode == FX_PLACEHOLDER;
+        }
+    }
+    *n_out -= writes ? (size_t)writes->n : 0;
+    return FX_OK;
 }
 
 /* All outputs, for all sizes; then what the graph leaves in its inputs, which its caller sees. The program's once there is one. */
@@ -210,7 +245,7 @@ static fx_status run_graph(job *j, fx_graph *g, values *out)
         if (j->program)
             FX_TRY(fx_program_run(j->program, j->planned, n_in, in, &n_out, &result));
         else
-            FX_TRY(fx_graph_interpret(g, n_in, in, &n_out, &result));
+            FX_TRY(interpret(g, n_in, in, &n_out, &result));
         add_values(n_out, result, out);
         add_values(n_in, in, out);
         more = more && next_sizes(j, &at, symbol, value, &n_symbols);
