@@ -267,14 +267,14 @@ static void plan_weights(fx_planner *pl)
 }
 
 /* State lies in the order of the model's buffers, in a block that is the caller's. */
-static void plan_state(planner *pl)
+static void plan_state(fx_planner *pl)
 {
     fx_program *p = pl->p;
     p->state_size = 0;
     for (size_t i = 0; i < p->n_states; i++) {
         fx_buf *b = &p->bufs[p->states[i].buf];
         b->offset = p->state_size;
-        p->state_size += align_up((uint64_t)buf_bytes(pl, b).value);
+        p->state_size += fx_memory_align((uint64_t)buf_bytes(pl, b).value);
     }
 }
 
