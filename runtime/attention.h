@@ -5,7 +5,10 @@
  * transposed, [key][query]: the queries, packed once into panels, are the columns of register tiles; keys, read where they lie, are
  * their rows. So maxima and sums over keys are vector operations that never cross lanes, and the product with v, whose rows are
  * dense, needs no packing either. Each query keeps the maximum and the sum of exponentials so far; when a tile raises the
- * maximum, what was summed before is scaled down. Results grow in o itself and are divided by the sum with the last tile. */
+ * maximum, what was summed before is scaled down. Results grow in o itself and are divided by the sum with the last tile.
+ *
+ * A few queries (a model that writes word after word has one) would leave most columns of the panels idle: for those each score is a dot
+ * product along the dense rows of q and k, and the scores of one query lie side by side. */
 enum { FXRT_ATTENTION_KEYS = 64 }; /* keys a tile: the scores of a unit stay in L1, or close to it */
 enum { FXRT_ATTENTION_ROWS = ((FXRT_LANES > 1 ? 96 : 16) + FXRT_NR - 1) / FXRT_NR * FXRT_NR };
 
@@ -263,9 +266,171 @@ static inline void fxrt_attention_unit_run(const fxrt_attention_desc *d, const f
     }
 }
 
-FXRT_KERNEL void fxrt_attention(const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *bias,
+/* ---- few queries ------------------------------------------------------------------------------------------------ */
+
+enum { FXRT_ATTENTION_FEW = FXRT_LANES > 1 ? 4 : 1 };
+
+/* p[j] = scale * q . k[j], for keys filled up to fours: the last is then repeated. */
+FXRT_NOINLINE void fxrt_attention_dots(const fxrt_attention_desc *d, const float *q, const float *k, int keys, float *p)
+{
+    const int whole = d->dk / FXRT_LANES * FXRT_LANES;
+    for (int j = 0; j < keys; j += 4) {
+        const float *k0 = k + (ptrdiff_t)j * d->k_n, *k1 = k + (ptrdiff_t)fxrt_min_int(j + 1, keys - 1) * d->k_n;
+        const float *k2 = k + (ptrdiff_t)fxrt_min_int(j + 2, keys - 1) * d->k_n, *k3 = k + (ptrdiff_t)fxrt_min_int(j + 3, keys - 1) * d->k_n;
+        fxrt_v a0 = fxrt_v_set1(0.0f), a1 = a0, a2 = a0, a3 = a0;
+        int i = 0;
+        for (; i < whole; i += FXRT_LANES) {
+            const fxrt_v x = fxrt_v_load(q + i);
+            a0 = fxrt_v_fma(x, fxrt_v_load(k0 + i), a0);
+            a1 = fxrt_v_fma(x, fxrt_v_load(k1 + i), a1);
+            a2 = fxrt_v_fma(x, fxrt_v_load(k2 + i), a2);
+            a3 = fxrt_v_fma(x, fxrt_v_load(k3 + i), a3);
+        }
+        if (i < d->dk) {
+            const fxrt_v x = fxrt_v_load_some(q + i, d->dk - i);
+            a0 = fxrt_v_fma(x, fxrt_v_load_some(k0 + i, d->dk - i), a0);
+            a1 = fxrt_v_fma(x, fxrt_v_load_some(k1 + i, d->dk - i), a1);
+            a2 = fxrt_v_fma(x, fxrt_v_load_some(k2 + i, d->dk - i), a2);
+            a3 = fxrt_v_fma(x, fxrt_v_load_some(k3 + i, d->dk - i), a3);
+        }
+        p[j] = d->scale * fxrt_v_sum(a0);
+        p[j + 1] = d->scale * fxrt_v_sum(a1);
+        p[j + 2] = d->scale * fxrt_v_sum(a2);
+        p[j + 3] = d->scale * fxrt_v_sum(a3);
+    }
+}
+
+/* Adds numbers to the scores of one query, or puts them there. */
+static inline void fxrt_attention_add_row(const float *from, int s_n, int fills, int keys, float *p)
+{
+    for (int j = 0; j < keys; j++) {
+        const float a = from[(ptrdiff_t)j * s_n];
+        p[j] = fills && a < -1e30f ? a : p[j] + a;
+    }
+}
+
+/* p becomes exponentials, filled up with zeros; returns what earlier sums are worth after this tile. */
+static inline float fxrt_attention_exp_row(float *p, int keys, float *max, float *sum)
+{
+    float lanes[FXRT_LANES], most = *max, fade = most;
+    fxrt_v m = fxrt_v_set1(most), s = fxrt_v_set1(0.0f);
+    for (int j = keys; j % FXRT_LANES; j++)
+        p[j] = -INFINITY;
+    for (int j = 0; j < keys; j += FXRT_LANES)
+        m = fxrt_v_max(m, fxrt_v_load(p + j));
+    fxrt_v_store(lanes, m);
+    for (int i = 0; i < FXRT_LANES; i++)
+        most = lanes[i] > most ? lanes[i] : most;
+    m = fxrt_v_set1(most);
+    for (int j = 0; j < keys; j += FXRT_LANES) {
+        const fxrt_v e = fxrt_v_exp_neg(fxrt_v_sub(fxrt_v_load(p + j), m));
+        fxrt_v_store(p + j, e);
+        s = fxrt_v_add(s, e);
+    }
+    fxrt_v_store(lanes, fxrt_v_exp_neg(fxrt_v_sub(fxrt_v_set1(fade), m)));
+    fade = lanes[0];
+    *max = most;
+    *sum = *sum * fade + fxrt_v_sum(s);
+    return fade;
+}
+
+/* o = (fade * o + p v) * factor, over the keys of a tile; without fade o starts at 0. */
+FXRT_NOINLINE void fxrt_attention_sum_row(const fxrt_attention_desc *d, const float *p, const float *v, int keys, float *o, const float *fade,
+                                          float factor)
+{
+    int c = 0;
+    for (; c + 4 * FXRT_LANES <= d->dv; c += 4 * FXRT_LANES) {
+        fxrt_v a0 = fxrt_v_set1(0.0f), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
+        const float *row = v + c;
+        int j = 0;
+        for (; j + 2 <= keys; j += 2, row += 2 * (ptrdiff_t)d->v_n) {
+            const float *next = row + d->v_n;
+            const fxrt_v x = fxrt_v_set1(p[j]), y = fxrt_v_set1(p[j + 1]);
+            a0 = fxrt_v_fma(x, fxrt_v_load(row), a0);
+            a1 = fxrt_v_fma(x, fxrt_v_load(row + FXRT_LANES), a1);
+            a2 = fxrt_v_fma(x, fxrt_v_load(row + 2 * FXRT_LANES), a2);
+            a3 = fxrt_v_fma(x, fxrt_v_load(row + 3 * FXRT_LANES), a3);
+            b0 = fxrt_v_fma(y, fxrt_v_load(next), b0);
+            b1 = fxrt_v_fma(y, fxrt_v_load(next + FXRT_LANES), b1);
+            b2 = fxrt_v_fma(y, fxrt_v_load(next + 2 * FXRT_LANES), b2);
+            b3 = fxrt_v_fma(y, fxrt_v_load(next + 3 * FXRT_LANES), b3);
+        }
+        if (j < keys) {
+            const fxrt_v x = fxrt_v_set1(p[j]);
+            a0 = fxrt_v_fma(x, fxrt_v_load(row), a0);
+            a1 = fxrt_v_fma(x, fxrt_v_load(row + FXRT_LANES), a1);
+            a2 = fxrt_v_fma(x, fxrt_v_load(row + 2 * FXRT_LANES), a2);
+            a3 = fxrt_v_fma(x, fxrt_v_load(row + 3 * FXRT_LANES), a3);
+        }
+        if (fade) {
+            const fxrt_v f = fxrt_v_set1(*fade);
+            a0 = fxrt_v_fma(f, fxrt_v_load(o + c), a0);
+            a1 = fxrt_v_fma(f, fxrt_v_load(o + c + FXRT_LANES), a1);
+            a2 = fxrt_v_fma(f, fxrt_v_load(o + c + 2 * FXRT_LANES), a2);
+            a3 = fxrt_v_fma(f, fxrt_v_load(o + c + 3 * FXRT_LANES), a3);
+        }
+        const fxrt_v by = fxrt_v_set1(factor);
+        fxrt_v_store(o + c, fxrt_v_mul(by, fxrt_v_add(a0, b0)));
+        fxrt_v_store(o + c + FXRT_LANES, fxrt_v_mul(by, fxrt_v_add(a1, b1)));
+        fxrt_v_store(o + c + 2 * FXRT_LANES, fxrt_v_mul(by, fxrt_v_add(a2, b2)));
+        fxrt_v_store(o + c + 3 * FXRT_LANES, fxrt_v_mul(by, fxrt_v_add(a3, b3)));
+    }
+    for (; c < d->dv; c += FXRT_LANES) {
+        fxrt_v a = fxrt_v_set1(0.0f);
+        for (int j = 0; j < keys; j++)
+            a = fxrt_v_fma(fxrt_v_set1(p[j]), fxrt_v_load_some(v + j * (ptrdiff_t)d->v_n + c, d->dv - c), a);
+        if (fade)
+            a = fxrt_v_fma(fxrt_v_set1(*fade), fxrt_v_load_some(o + c, d->dv - c), a);
+        fxrt_v_store_some(o + c, fxrt_v_mul(fxrt_v_set1(factor), a), d->dv - c);
+    }
+}
+
+/* A unit of at most FXRT_ATTENTION_FEW queries, which are copied first: o may be q. */
+static inline void fxrt_attention_few(const fxrt_attention_desc *d, const fxrt_attention_unit *u)
+{
+    const int n = d->causal ? fxrt_min_int(d->n, u->first + u->rows) : d->n;
+    for (int i = 0; i < u->rows; i++) {
+        memcpy(u->panels + (ptrdiff_t)i * d->dk, u->q + (ptrdiff_t)i * d->q_m, (size_t)d->dk * sizeof *u->panels);
+        u->max[i] = -3.40282346638528859812e38f;
+        u->sum[i] = 0;
+        if (n == 0)
+            memset(u->o + (ptrdiff_t)i * d->o_m, 0, (size_t)d->dv * sizeof *u->o);
+    }
+    for (int key = 0; key < n; key += FXRT_ATTENTION_KEYS)
+        for (int i = 0; i < u->rows; i++) {
+            const int keys = fxrt_min_int(FXRT_ATTENTION_KEYS, n - key), last = key + keys == n;
+            float *p = u->scores;
+            fxrt_attention_dots(d, u->panels + (ptrdiff_t)i * d->dk, u->k + (ptrdiff_t)key * d->k_n, keys, p);
+            if (u->bias)
+                fxrt_attention_add_row(u->bias + ((ptrdiff_t)i * d->bias_m + (ptrdiff_t)key * d->bias_n), d->bias_n, 0, keys, p);
+            if (u->mask)
+                fxrt_attention_add_row(u->mask + ((ptrdiff_t)i * d->mask_m + (ptrdiff_t)key * d->mask_n), d->mask_n, d->fill, keys, p);
+            for (int j = fxrt_max_int(u->first + i + 1 - key, 0); d->causal && j < keys; j++)
+                p[j] = -INFINITY;
+            const float fade = fxrt_attention_exp_row(p, keys, &u->max[i], &u->sum[i]), sum = u->sum[i];
+            const float factor = !last ? 1 : d->zero_empty && sum == 0 ? 0 : 1 / sum;
+            fxrt_attention_sum_row(d, p, u->v + (ptrdiff_t)key * d->v_n, keys, u->o + (ptrdiff_t)i * d->o_m, key ? &fade : NULL, factor);
+        }
+}
+
+/* One query a head, and heads that share keys: the queries of a group are rows of one unit, so that its keys and values are read once. */
+static inline fxrt_attention_desc fxrt_attention_groups(const fxrt_attention_desc *d)
+{
+    fxrt_attention_desc g = *d;
+    const int group = d->heads / d->kv_heads;
+    if (d->m != 1 || group > FXRT_ATTENTION_FEW || d->causal)
+        return g;
+    g.heads = d->kv_heads, g.m = group;
+    g.q_m = d->q_h, g.o_m = d->o_h, g.bias_m = d->bias_h, g.mask_m = d->mask_h;
+    if (d->kv_heads > 1)
+        g.q_h *= group, g.o_h *= group, g.bias_h *= group, g.mask_h *= group;
+    return g;
+}
+
+FXRT_KERNEL void fxrt_attention(const fxrt_attention_desc *call, const float *q, const float *k, const float *v, const float *bias,
                                 const float *mask, float *o, float *ws)
 {
+    const fxrt_attention_desc groups = fxrt_attention_groups(call), *const d = &groups;
     const int most = fxrt_min_int(FXRT_ATTENTION_ROWS, (d->m + FXRT_NR - 1) / FXRT_NR * FXRT_NR); /* queries a unit, filled up */
     const ptrdiff_t tiles = most ? (d->m + most - 1) / most : 0, units = (ptrdiff_t)d->batch * d->heads * tiles;
     const ptrdiff_t slots = units < d->slots ? units : d->slots;
@@ -295,6 +460,9 @@ FXRT_KERNEL void fxrt_attention(const fxrt_attention_desc *d, const float *q, co
             u.fade = u.sum + most;
             u.rest = u.fade + most;
             u.scores = u.rest + rest;
-            fxrt_attention_unit_run(d, &u);
+            if (u.rows <= FXRT_ATTENTION_FEW)
+                fxrt_attention_few(d, &u);
+            else
+                fxrt_attention_unit_run(d, &u);
         }
 }

@@ -209,15 +209,25 @@ FXRT_INLINE void fxrt_v_store_some(float *p, fxrt_v a, int n)
         fxrt_v_store_n(p, a, n);
 }
 
-/* The sum of all lanes, pairwise. */
+/* The sum of all lanes, pairwise: the second half is added to the first, and so on. */
 FXRT_INLINE float fxrt_v_sum(fxrt_v a)
 {
+#if FXRT_LANES == 16 || FXRT_LANES == 8
+#if FXRT_LANES == 16
+    const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1)));
+#else
+    const __m256 h = a;
+#endif
+    const __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1)), e = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(e, _mm_shuffle_ps(e, e, 1)));
+#else
     float lanes[FXRT_LANES];
     fxrt_v_store(lanes, a);
     for (int step = FXRT_LANES / 2; step > 0; step /= 2)
         for (int i = 0; i < step; i++)
             lanes[i] += lanes[i + step];
     return lanes[0];
+#endif
 }
 
 FXRT_INLINE int fxrt_min_int(int a, int b) { return a < b ? a : b; }
