@@ -188,9 +188,9 @@ typedef struct lives {
     int64_t step;
 } lives;
 
-static void note_life(void *user, int buf, bool written, fx_dim lo, fx_dim hi, const fx_stmt *at)
+static void note_life(void *user, int buf, bool written, fx_dim lo, fx_dim hi, fx_symbols where, const fx_stmt *at)
 {
-    (void)written, (void)at;
+    (void)written, (void)where, (void)at;
     lives *l = user;
     if (hi.value < lo.value)
         return;

@@ -135,4 +135,7 @@ struct fx_context {
     } recent[FX_CACHED]; /* targets by the address a caller gave them at, which may hold another text next time */
 };
 
+/* dim_cases.c: what fx_dim_at_least asks last. */
+bool fx_dim_at_least_by_cases(fx_symbols symbols, const fx_sym *s, int64_t v);
+
 #endif

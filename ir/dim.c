@@ -164,7 +164,11 @@ bool fx_dim_divide(fx_context *ctx, fx_dim a, fx_dim b, fx_dim *quotient)
         return true;
     }
     if (!a.sym && !b.sym) {
-        if (b.value == -1 || a.value % b.value)
+        if (b.value == -1) {
+            *quotient = fx_dim_scale(ctx, a, -1);
+            return true;
+        }
+        if (a.value % b.value)
             return false;
         *quotient = fx_dim_of(a.value / b.value);
         return true;
@@ -343,6 +347,41 @@ void fx_dim_bounds(fx_symbols symbols, fx_dim d, int64_t *lo, int64_t *hi)
     *lo = *hi = d.value;
     if (d.sym)
         bounds(symbols, d.sym, lo, hi);
+}
+
+/* How far the range of symbol i can be cut from `from` towards `to`, since d is below 1 there. */
+static int64_t cut_range(fx_symbols symbols, const fx_sym_range *all, size_t i, int64_t from, int64_t to, fx_dim d)
+{
+    enum { MOST_STEPS = 512, MOST_SYMBOLS = 16 };
+    fx_sym_range ranges[MOST_SYMBOLS];
+    int64_t lo, hi;
+    if (symbols.n > MOST_SYMBOLS || !is_bounded(from))
+        return from;
+    memcpy(ranges, all, symbols.n * sizeof *ranges);
+    for (int k = 0; k < MOST_STEPS && from != to; k++) {
+        ranges[i].min = ranges[i].max = from;
+        fx_dim_bounds((fx_symbols){symbols.n, ranges}, d, &lo, &hi);
+        if (hi >= 1)
+            break;
+        from += from < to ? 1 : -1;
+    }
+    return from;
+}
+
+fx_symbols fx_dim_where_positive(fx_arena *arena, fx_symbols symbols, fx_dim d)
+{
+    fx_sym_range *own = NULL; /* a copy, once something changes */
+    for (size_t i = 0; d.sym && i < symbols.n; i++) {
+        const fx_sym_range *v = own ? own : symbols.v;
+        int64_t min = cut_range(symbols, v, i, v[i].min, v[i].max, d), max = cut_range(symbols, v, i, v[i].max, min, d);
+        if (min == v[i].min && max == v[i].max)
+            continue;
+        if (!own)
+            own = fx_arena_dup(arena, symbols.v, symbols.n * sizeof *own);
+        own[i].min = min;
+        own[i].max = max;
+    }
+    return own ? (fx_symbols){symbols.n, own} : symbols;
 }
 
 static bool eval(fx_symbols symbols, const int64_t *values, const fx_sym *s, int64_t *out)
@@ -666,9 +705,37 @@ static bool at_least_by_parts(fx_context *ctx, fx_symbols symbols, fx_dim d, int
     return false;
 }
 
+/* Most claims that do not hold fail near the ends of the ranges already: that is told by values, before a proof is sought. */
+static bool refuted(fx_symbols symbols, const fx_sym *s, int64_t v)
+{
+    static const uint8_t above[] = {0, 1, 2, 3, 5, 8, 17, 100};
+    enum { MOST_SYMBOLS = 8, N = sizeof above };
+    int64_t values[MOST_SYMBOLS], got;
+    if (symbols.n > MOST_SYMBOLS)
+        return false;
+    for (int k = 0; k < 2 * N; k++) { /* all symbols near the starts, or one and the other turned; the last ones near their ends */
+        for (size_t i = 0; i < symbols.n; i++) {
+            const fx_sym_range *r = &symbols.v[i];
+            int64_t add = above[k < N ? k : i % 2 ? N - 1 - k % N : k % N];
+            if (r->min == INT64_MIN || r->min > r->max)
+                return false;
+            values[i] = r->max - r->min < add || (k >= N && k % 4 == 3 && r->max != INT64_MAX) ? r->max : r->min + add;
+        }
+        if (eval(symbols, values, s, &got) && got < v)
+            return true;
+    }
+    return false;
+}
+
 bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v)
 {
-    return at_least(ctx, symbols, d, v) || at_least_by_parts(ctx, symbols, d, v, 0);
+    int64_t lo, hi;
+    fx_dim_bounds(symbols, d, &lo, &hi);
+    if (lo != INT64_MIN && lo >= v)
+        return true;
+    if (hi < v || !d.sym || d.sym->kind == FX_SYM_OPAQUE || refuted(symbols, d.sym, v))
+        return false;
+    return at_least(ctx, symbols, d, v) || at_least_by_parts(ctx, symbols, d, v, 0) || fx_dim_at_least_by_cases(symbols, d.sym, v);
 }
 
 static bool at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v)

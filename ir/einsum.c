@@ -265,6 +265,10 @@ fx_status infer_product(fx_infer *c)
         FX_TRY(fx_infer_tensor(c, first + i, &t[i]));
     if (!fx_product_of(c->node, t[0]->rank, t[1]->rank, &e, &first))
         return fx_infer_fail(c, "operands of these ranks and dims have no such product, or one of more than 8 dims: %s and %s", fx_infer_text(c, t[0]), fx_infer_text(c, t[1]));
+    for (int d = 0; c->node->op->id != FX_OP_tensordot && d < e.rank[0]; d++) /* which alone broadcasts */
+        for (int k = 0; k < e.rank[1]; k++)
+            if (e.label[0][d] == e.label[1][k] && fx_dim_differ(t[0]->dims[d], t[1]->dims[k]))
+                return fx_infer_fail(c, "expected equal sizes where the two are multiplied, got %s and %s", fx_infer_text(c, t[0]), fx_infer_text(c, t[1]));
     FX_TRY(set_product(c, &e, t));
     if (!first)
         return FX_OK;

@@ -336,6 +336,7 @@ static bool cut(making *k, fx_imap_piece *p, const fx_ix *x, fx_dim v, bool uppe
         }
         fx_dim *end = upper ? &p->hi[t->var] : &p->lo[t->var];
         *end = upper ? earlier(m, *end, v) : later(m, *end, v);
+        p->hi[t->var] = later(m, p->hi[t->var], p->lo[t->var]); /* a box may be empty, never less */
         return true;
     }
     fx_ix base = {.base = x->base};
@@ -456,7 +457,7 @@ bool fx_imap_boxes(const fx_imaps *m, int n, const fx_imap *const *maps, int *n_
                 fx_imap_box box = now[b];
                 for (int i = 0; i < rank; i++) {
                     box.lo[i] = later(m, box.lo[i], maps[k]->piece[p].lo[i]);
-                    box.hi[i] = earlier(m, box.hi[i], maps[k]->piece[p].hi[i]);
+                    box.hi[i] = later(m, earlier(m, box.hi[i], maps[k]->piece[p].hi[i]), box.lo[i]); /* a box may be empty, never less */
                 }
                 if (is_empty(m, box.lo, box.hi, rank))
                     continue;

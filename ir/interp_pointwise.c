@@ -278,7 +278,7 @@ typedef struct binary_args {
     int64_t n;
     operand a, b;
     void *r;
-    double alpha;
+    double alpha;                /* what the second (of rsub: the first) is multiplied by before they are added */
     int64_t ialpha;
     enum { ROUND_NONE, ROUND_TRUNC, ROUND_FLOOR } mode;
     int bits; /* of the result's integers */
@@ -345,11 +345,11 @@ POW_SCALAR(pow_scalar_f64, double)
             }                                                                                             \
             EACH2(x + alpha * y);                                                                         \
         case FX_OP_sub_Tensor: case FX_OP_sub_Scalar:                                                     \
-            if (alpha == 1) {                                                                             \
+            if (alpha == -1) {                                                                            \
                 EACH2(x - y);                                                                             \
             }                                                                                             \
-            EACH2(x - alpha * y);                                                                         \
-        case FX_OP_rsub_Tensor: case FX_OP_rsub_Scalar: EACH2(y - alpha * x);                             \
+            EACH2(x + alpha * y);                                                                         \
+        case FX_OP_rsub_Tensor: case FX_OP_rsub_Scalar: EACH2(y + alpha * x);                             \
         case FX_OP_mul_Tensor: case FX_OP_mul_Scalar: EACH2(x *y);                                        \
         case FX_OP_div_Tensor: case FX_OP_div_Scalar: case FX_OP_div_Tensor_mode: case FX_OP_div_Scalar_mode: \
             if (v->mode == ROUND_TRUNC) {                                                                 \
@@ -500,18 +500,20 @@ static double round_number(fx_dtype dtype, double f)
 }
 
 /* An operand of an elementwise operator in `kind`. rounded: numbers are first rounded to dtype, as in comparisons. */
-static fx_status get_operand(fx_eval *c, int param, fx_kind kind, fx_dtype rounded, int rank, const int64_t *sizes, operand *o)
+static fx_status get_operand(fx_eval *c, int param, fx_kind kind, fx_dtype common, fx_dtype rounded, int rank, const int64_t *sizes, operand *o)
 {
     const fx_tensor *t = fx_eval_input(c, param);
     o->step = 1;
     if (t && !is_number(c, param)) {
+        /* Operands become half-wide floats where those are computed with, but for one element that is the second factor, or the divisor. */
+        fx_opid id = c->node->op->id;
+        bool kept = (id == FX_OP_mul_Tensor || id == FX_OP_div_Tensor) && param == 1 && fx_tensor_numel(t) == 1;
+        bool half = (common == FX_F16 || common == FX_BF16) && t->dtype != common && !kept;
+        fx_tensor converted = half ? fx_eval_converted(c, t, common) : *t;
         if (t->rank == 0) {
             o->step = 0;
-            return fx_eval_array(c, t, kind, 0, NULL, &o->p);
+            return fx_eval_array(c, &converted, kind, 0, NULL, &o->p);
         }
-        /* integers become half-wide floats where those are computed with: the greatest are infinite then */
-        bool half = (rounded == FX_F16 || rounded == FX_BF16) && fx_dtype_is_int(t->dtype);
-        fx_tensor converted = half ? fx_eval_converted(c, t, rounded) : *t;
         return fx_eval_array(c, &converted, kind, rank, sizes, &o->p);
     }
     fx_arg_kind number;
@@ -555,6 +557,7 @@ static fx_status check_divisor(const fx_eval *c, const binary_args *v)
 static fx_status read_extras(const fx_eval *c, binary_args *v)
 {
     fx_arg_kind kind;
+    bool is_sum = c->node->op->id == FX_OP_add_Tensor || c->node->op->id == FX_OP_add_Scalar;
     v->alpha = 1;
     v->ialpha = 1;
     switch (c->node->op->id) {
@@ -562,6 +565,8 @@ static fx_status read_extras(const fx_eval *c, binary_args *v)
     case FX_OP_rsub_Scalar:
         FX_TRY(fx_eval_number(c, 2, &kind, &v->alpha, &v->ialpha));
         v->alpha = round_number(fx_eval_type(c, 0)->dtype, v->alpha);
+        if (!is_sum) /* eager adds -alpha * y: for the integer 0 that is 0 * y */
+            v->alpha = kind == FX_ARG_INT && v->ialpha == 0 ? 0 : -v->alpha;
         if (fx_eval_type(c, 0)->dtype == FX_BOOL) /* x or (alpha and y) */
             v->ialpha = v->ialpha != 0;
         return FX_OK;
@@ -597,12 +602,12 @@ static fx_status binary(fx_eval *c, const fx_tensor *second)
     v.n = fx_tensor_numel(out);
     v.bits = (int)fx_dtype_size(out->dtype) * 8;
     fx_dtype numbers = test || kind == FX_KIND_INT || rounds_numbers(id) ? common : FX_F32; /* what numbers are rounded or wrapped to */
-    FX_TRY(get_operand(c, 0, kind, numbers, out->rank, out->sizes, &v.a));
+    FX_TRY(get_operand(c, 0, kind, common, numbers, out->rank, out->sizes, &v.a));
     if (second) {
         v.b.step = 1;
         FX_TRY(fx_eval_array(c, second, kind, out->rank, out->sizes, &v.b.p));
     } else {
-        FX_TRY(get_operand(c, 1, kind, numbers, out->rank, out->sizes, &v.b));
+        FX_TRY(get_operand(c, 1, kind, common, numbers, out->rank, out->sizes, &v.b));
     }
     v.r = fx_kind_size(rkind) == fx_dtype_size(out->dtype) && fx_kind_of(out->dtype) == rkind
               ? out->data
@@ -701,7 +706,7 @@ fx_status eval_ternary(fx_eval *c)
         given[i] = !fx_node_is_none(c->node, i);
         o[i] = (operand){fx_eval_scratch(c, 1, 8), 0};
         if (given[i])
-            FX_TRY(get_operand(c, i, kind, FX_F32, out->rank, out->sizes, &o[i]));
+            FX_TRY(get_operand(c, i, kind, out->dtype, FX_F32, out->rank, out->sizes, &o[i]));
     }
     if (id == FX_OP_addcmul || id == FX_OP_addcdiv)
         FX_TRY(fx_eval_number(c, 3, &number, &f, &by));
@@ -739,8 +744,8 @@ fx_status eval_where(fx_eval *c)
     const fx_tensor *out = fx_eval_out(c, 0);
     fx_kind kind = fx_kind_of(out->dtype);
     operand a, b;
-    FX_TRY(get_operand(c, 1, kind, FX_F32, out->rank, out->sizes, &a));
-    FX_TRY(get_operand(c, 2, kind, FX_F32, out->rank, out->sizes, &b));
+    FX_TRY(get_operand(c, 1, kind, out->dtype, FX_F32, out->rank, out->sizes, &a));
+    FX_TRY(get_operand(c, 2, kind, out->dtype, FX_F32, out->rank, out->sizes, &b));
     return select_elements(c, fx_eval_input(c, 0), a, b, kind);
 }
 
@@ -749,14 +754,14 @@ fx_status eval_masked_fill(fx_eval *c)
     const fx_tensor *out = fx_eval_out(c, 0);
     fx_kind kind = fx_kind_of(out->dtype);
     operand x, value;
-    FX_TRY(get_operand(c, 0, kind, FX_F32, out->rank, out->sizes, &x));
+    FX_TRY(get_operand(c, 0, kind, out->dtype, FX_F32, out->rank, out->sizes, &x));
     const fx_tensor *given = fx_eval_input(c, 2);
     if (given) {
         fx_tensor converted = fx_eval_converted(c, given, out->dtype);
         value.step = 1;
         FX_TRY(fx_eval_array(c, &converted, kind, out->rank, out->sizes, &value.p));
     } else {
-        FX_TRY(get_operand(c, 2, kind, out->dtype, out->rank, out->sizes, &value));
+        FX_TRY(get_operand(c, 2, kind, out->dtype, out->dtype, out->rank, out->sizes, &value));
     }
     return select_elements(c, fx_eval_input(c, 1), value, x, kind);
 }

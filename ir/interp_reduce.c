@@ -148,15 +148,20 @@ fx_status eval_reduce(fx_eval *c)
     }
 }
 
-static double norm_of(const double *x, int64_t n, double p)
+/* single: eager has powers, and their sum, in float32. One element is its own norm, without powers. */
+static double norm_of(const double *x, int64_t n, double p, bool single)
 {
     double sum = 0, most = 0, least = INFINITY;
+    if (n == 1 && p != 0)
+        return fabs(x[0]);
     for (int64_t i = 0; i < n; i++) {
-        double a = fabs(x[i]);
-        sum += p == 2 ? a * a : p == 1 ? a : p == 0 ? a != 0 : isinf(p) ? 0 : pow(a, p);
+        double a = fabs(x[i]), power = p == 2 ? a * a : p == 1 ? a : p == 0 ? a != 0 : isinf(p) ? 0 : pow(a, p);
+        sum += single ? (double)(float)power : power;
         most = a > most || a != a ? a : most;
         least = a < least || a != a ? a : least;
     }
+    if (single)
+        sum = (float)sum;
     return p == INFINITY ? most : p == -INFINITY ? least : p == 2 ? sqrt(sum) : p == 1 || p == 0 ? sum : pow(sum, 1 / p);
 }
 
@@ -186,7 +191,7 @@ fx_status eval_norm(fx_eval *c)
     double *y = fx_eval_scratch(c, rows, sizeof *y);
     for (int64_t r = 0; r < rows; r++) {
         const double *from = (const double *)data + r * n;
-        y[r] = id == FX_OP_logsumexp ? log_sum_exp(from, n) : norm_of(from, n, norm ? p : 0);
+        y[r] = id == FX_OP_logsumexp ? log_sum_exp(from, n) : norm_of(from, n, norm ? p : 0, norm && fx_eval_type(c, 0)->dtype != FX_F64);
     }
     fx_eval_out(c, 0);
     fx_eval_finish(c, 0, FX_KIND_F64, y);

@@ -202,6 +202,8 @@ void fx_dim_bounds(fx_symbols symbols, fx_dim d, int64_t *lo, int64_t *hi);
  * as further unknowns), each shifted by the end of its range, has no negative coefficient. False: not proved. */
 bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v);
 bool fx_dim_le(fx_context *ctx, fx_symbols symbols, fx_dim a, fx_dim b); /* proves a <= b */
+/* The ranges of the symbols without what lies at their ends where d cannot be 1 or more: within a loop over d, which runs. */
+fx_symbols fx_dim_where_positive(fx_arena *arena, fx_symbols symbols, fx_dim d);
 /* The number for values of the symbols, by position. false: a symbol that is not there, an OPAQUE, a division by zero, overflow. */
 bool fx_dim_eval(fx_symbols symbols, const int64_t *values, fx_dim d, int64_t *out);
 void fx_dim_print(fx_text *t, fx_dim d);

@@ -250,9 +250,12 @@ int fx_sop_arity(fx_sop op);
 
 /* Calls f for each access of a statement list: which buffer, written or not, and the smallest and largest element it may touch
  * given the loops, guards and checks around it (kernel calls by the footprint their descriptor declares). lo and hi are expressions over
- * the symbols. A statement's reads are reported before its write. Loops without iterations and guards that cannot hold report nothing. */
-typedef void fx_access_fn(void *user, int buf, bool written, fx_dim lo, fx_dim hi, const fx_stmt *at);
+ * the symbols. A statement's reads are reported before its write. Loops without iterations and guards that cannot hold report nothing. where: the
+ * symbols' ranges in which the loops around it have iterations. */
+typedef void fx_access_fn(void *user, int buf, bool written, fx_dim lo, fx_dim hi, fx_symbols where, const fx_stmt *at);
 void fx_stmt_accesses(const fx_program *p, const fx_stmt *body, fx_access_fn *f, void *user);
+/* Tells f each guard in the body that cannot hold in any iteration of the loops around it. */
+void fx_stmt_impossible(const fx_program *p, const fx_stmt *body, void (*f)(void *user, const fx_stmt *guard), void *user);
 /* The elements [*lo, *hi] of buffer argument `arg` a call may touch, offset included; false when the kernel does not say (packed
  * transposed convolution weights, workspace): then from the offset to the end. *hi < *lo: none. */
 bool fx_call_footprint(const fx_program *p, const fx_call_stmt *c, int arg, fx_dim *lo, fx_dim *hi);

@@ -32,8 +32,9 @@ typedef struct scope {
 typedef struct walk {
     const fx_program *p;
     fx_context *ctx;
-    fx_symbols symbols;
+    fx_symbols symbols, where;    /* where: those for which the loops around have iterations */
     fx_access_fn *f;
+    void (*never)(void *user, const fx_stmt *guard); /* told each guard that cannot hold; NULL: nobody asks */
     void *user;
     scope scope;
 } walk;
@@ -215,7 +216,7 @@ static bool assume(walk *w, const fx_affine *cond)
 static void report(walk *w, int buf, bool written, const fx_affine *index, const fx_stmt *at)
 {
     interval r = range_of(w, index);
-    w->f(w->user, buf, written, r.lo, r.hi, at);
+    w->f(w->user, buf, written, r.lo, r.hi, w->where, at);
 }
 
 static void walk_expr(walk *w, const fx_sexpr *e, const fx_stmt *at)
@@ -239,7 +240,7 @@ static void walk_call(walk *w, const fx_stmt *at)
                 continue;
             fx_call_footprint(w->p, c, i, &lo, &hi);
             if (lo.sym || hi.sym || lo.value <= hi.value)
-                w->f(w->user, c->buf[i], written, lo, hi, at);
+                w->f(w->user, c->buf[i], written, lo, hi, w->where, at);
         }
     }
 }
@@ -252,7 +253,10 @@ static void walk_range(walk *w, int var, fx_dim extent, const fx_stmt *body)
         return;
     w->scope.vars[w->scope.n_vars].var = var;
     w->scope.vars[w->scope.n_vars++].in = (interval){fx_dim_of(0), fx_dim_plus(w->ctx, extent, -1)};
+    fx_symbols outside = w->where;
+    w->where = fx_dim_where_positive(w->p->arena, outside, extent);
     walk_stmts(w, body);
+    w->where = outside;
     w->scope.n_vars--;
 }
 
@@ -274,6 +278,8 @@ static void walk_stmts(walk *w, const fx_stmt *s)
                 possible = assume(w, &s->cond[i % s->n_cond]);
             if (possible)
                 walk_stmts(w, s->body);
+            else if (w->never)
+                w->never(w->user, s);
             w->scope = saved;
             break;
         }
@@ -298,6 +304,17 @@ static void walk_stmts(walk *w, const fx_stmt *s)
 
 void fx_stmt_accesses(const fx_program *p, const fx_stmt *body, fx_access_fn *f, void *user)
 {
-    walk w = {.p = p, .ctx = p->ctx, .symbols = fx_program_symbols(p), .f = f, .user = user};
+    walk w = {.p = p, .ctx = p->ctx, .symbols = fx_program_symbols(p), .where = fx_program_symbols(p), .f = f, .user = user};
+    walk_stmts(&w, body);
+}
+
+static void no_access(void *user, int buf, bool written, fx_dim lo, fx_dim hi, fx_symbols where, const fx_stmt *at)
+{
+    (void)user, (void)buf, (void)written, (void)lo, (void)hi, (void)where, (void)at;
+}
+
+void fx_stmt_impossible(const fx_program *p, const fx_stmt *body, void (*f)(void *user, const fx_stmt *guard), void *user)
+{
+    walk w = {.p = p, .ctx = p->ctx, .symbols = fx_program_symbols(p), .where = fx_program_symbols(p), .f = no_access, .never = f, .user = user};
     walk_stmts(&w, body);
 }

@@ -26,14 +26,15 @@ static void widen(const fx_check *c, fx_life *l, fx_dim lo, fx_dim hi)
         l->hi = hi;
 }
 
-static void on_access(void *user, int buf, bool written, fx_dim lo, fx_dim hi, const fx_stmt *at)
+static void on_access(void *user, int buf, bool written, fx_dim lo, fx_dim hi, fx_symbols where, const fx_stmt *at)
 {
-    fx_check *c = user;
+    fx_check *c = user, running = *c;
+    running.symbols = where;
     if (!fx_check_buf(c, buf))
         return;
     const fx_buf *b = &c->p->bufs[buf];
     fx_life *l = &c->lives[buf];
-    if (!fx_check_le(c, fx_dim_of(0), lo) || !fx_check_le(c, fx_dim_plus(c->ctx, hi, 1), b->numel))
+    if (!fx_check_le(&running, fx_dim_of(0), lo) || !fx_check_le(&running, fx_dim_plus(c->ctx, hi, 1), b->numel))
         tell_once(c, buf, fx_arena_printf(c->arena, "%s%s%s [%s, %s] of '%s', which has %s", at->kind == FX_ST_CALL ? "call " : "",
                                           at->kind == FX_ST_CALL ? at->call->name : "",
                                           at->kind != FX_ST_CALL ? (written ? "a store touches elements" : "a load touches elements")
@@ -52,7 +53,7 @@ static void on_access(void *user, int buf, bool written, fx_dim lo, fx_dim hi, c
     } else if (b->kind == FX_BUF_ARENA || b->kind == FX_BUF_OUTPUT || b->kind == FX_BUF_LOCAL) {
         if (l->first_write < 0)
             tell_once(c, buf, fx_arena_printf(c->arena, "'%s' is read before anything is written to it", b->name));
-        else if (!fx_check_le(c, l->lo, lo) || !fx_check_le(c, hi, l->hi))
+        else if (!fx_check_le(&running, l->lo, lo) || !fx_check_le(&running, hi, l->hi))
             tell_once(c, buf, fx_arena_printf(c->arena, "elements [%s, %s] of '%s' are read, only [%s, %s] were written before",
                                               fx_check_text(c, lo), fx_check_text(c, hi), b->name, fx_check_text(c, l->lo),
                                               fx_check_text(c, l->hi)));

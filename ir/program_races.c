@@ -41,10 +41,10 @@ typedef struct term {
     __int128 rest_lo, rest_hi; /* what the terms behind this one can add up to */
 } term;
 
-/* The same with dims: x from 0, or from -last, to last. */
+/* The same with dims. */
 typedef struct sym_term {
-    fx_dim coef, last;
-    bool both, not_zero;
+    fx_dim coef, lo, hi;
+    bool not_zero;
 } sym_term;
 
 enum { MAX_TERMS = 4 * FX_CHECK_DEPTH };
@@ -86,7 +86,7 @@ static bool meet_numbers(const fx_check *c, sym_term *s, int n, int64_t d)
         int64_t coef = s[i].coef.value;
         if (llabs(coef) > INT64_MAX / 4)
             return false; /* runs out of bounds, which is told elsewhere */
-        t[i] = (term){.coef = coef, .lo = s[i].both ? -s[i].last.value : 0, .hi = s[i].last.value, .not_zero = s[i].not_zero};
+        t[i] = (term){.coef = coef, .lo = s[i].lo.value, .hi = s[i].hi.value, .not_zero = s[i].not_zero};
         for (int j = i; j > 0 && llabs(t[j - 1].coef) < llabs(t[j].coef); j--) {
             term swapped = t[j];
             t[j] = t[j - 1];
@@ -114,19 +114,17 @@ static bool size_of(const fx_check *c, fx_dim d, fx_dim *size)
     return fx_check_le(c, fx_dim_of(0), *size);
 }
 
-/* The least and largest value of coef * x; false when the sign cannot be told. */
-static bool reach(const fx_check *c, const sym_term *t, fx_dim *lo, fx_dim *hi)
+/* Makes the coefficient positive; false when its sign cannot be told. */
+static bool turn(const fx_check *c, sym_term *t)
 {
-    fx_dim end = fx_dim_mul(c->ctx, t->coef, t->last), zero = fx_dim_of(0);
-    bool up = fx_check_le(c, zero, t->coef);
-    if (!up && !fx_check_le(c, t->coef, zero))
+    fx_dim size, lo = t->lo, minus = fx_dim_of(-1);
+    if (!size_of(c, t->coef, &size))
         return false;
-    *lo = up ? zero : end;
-    *hi = up ? end : zero;
-    if (t->both && up)
-        *lo = fx_dim_scale(c->ctx, end, -1);
-    else if (t->both)
-        *hi = fx_dim_scale(c->ctx, end, -1);
+    if (!fx_dim_equal(size, t->coef)) {
+        t->lo = fx_dim_mul(c->ctx, t->hi, minus);
+        t->hi = fx_dim_mul(c->ctx, lo, minus);
+    }
+    t->coef = size;
     return true;
 }
 
@@ -135,10 +133,26 @@ static bool reach(const fx_check *c, const sym_term *t, fx_dim *lo, fx_dim *hi)
  * a buffer, apart. */
 static bool meet_dims(const fx_check *c, sym_term *t, int n, fx_dim d)
 {
-    fx_dim lo[MAX_TERMS], hi[MAX_TERMS], coef[MAX_TERMS], least = fx_dim_of(0), most = fx_dim_of(0);
+    fx_dim lo[MAX_TERMS], hi[MAX_TERMS], least = fx_dim_of(0), most = fx_dim_of(0);
+    int kept = 0;
     for (int i = 0; i < n; i++) {
-        if (!reach(c, &t[i], &lo[i], &hi[i]) || !size_of(c, t[i].coef, &coef[i]))
+        if (!turn(c, &t[i]))
             return true;
+        /* Two with one coefficient are one: nests that walk a buffer alike, each in its own variable. */
+        int k = 0;
+        while (k < kept && (t[i].not_zero || t[k].not_zero || !fx_dim_equal(t[k].coef, t[i].coef)))
+            k++;
+        if (k == kept) {
+            t[kept++] = t[i];
+        } else {
+            t[k].lo = fx_dim_add(c->ctx, t[k].lo, t[i].lo);
+            t[k].hi = fx_dim_add(c->ctx, t[k].hi, t[i].hi);
+        }
+    }
+    n = kept;
+    for (int i = 0; i < n; i++) {
+        lo[i] = fx_dim_mul(c->ctx, t[i].coef, t[i].lo);
+        hi[i] = fx_dim_mul(c->ctx, t[i].coef, t[i].hi);
         least = fx_dim_add(c->ctx, least, lo[i]);
         most = fx_dim_add(c->ctx, most, hi[i]);
     }
@@ -149,8 +163,8 @@ static bool meet_dims(const fx_check *c, sym_term *t, int n, fx_dim d)
         for (int i = 0; i < n; i++) {
             /* coef * x is d less the rest */
             fx_dim rest_least = fx_dim_sub(c->ctx, least, lo[i]), rest_most = fx_dim_sub(c->ctx, most, hi[i]);
-            if (!fx_check_le(c, fx_dim_plus(c->ctx, fx_dim_sub(c->ctx, d, rest_least), 1), coef[i]) ||
-                !fx_check_le(c, fx_dim_plus(c->ctx, fx_dim_sub(c->ctx, rest_most, d), 1), coef[i]))
+            if (!fx_check_le(c, fx_dim_plus(c->ctx, fx_dim_sub(c->ctx, d, rest_least), 1), t[i].coef) ||
+                !fx_check_le(c, fx_dim_plus(c->ctx, fx_dim_sub(c->ctx, rest_most, d), 1), t[i].coef))
                 continue;
             if (t[i].not_zero)
                 return false;
@@ -159,7 +173,6 @@ static bool meet_dims(const fx_check *c, sym_term *t, int n, fx_dim d)
             found = true;
             n--;
             t[i] = t[n];
-            coef[i] = coef[n];
             lo[i] = lo[n];
             hi[i] = hi[n];
             i--;
@@ -174,27 +187,34 @@ static bool can_meet(const race *r, const fx_affine *a, const fx_affine *b)
     const fx_check *c = r->c;
     sym_term t[MAX_TERMS];
     int n = 0;
-    fx_dim d = fx_dim_sub(c->ctx, b->base, a->base);
+    fx_dim d = fx_dim_sub(c->ctx, b->base, a->base), zero = fx_dim_of(0);
+    fx_symbols where = c->symbols;
     bool numbers = !d.sym;
     for (size_t i = 0; i < r->n; i++) {
         fx_dim ca = fx_affine_coef(a, r->vars[i].var), cb = fx_affine_coef(b, r->vars[i].var), last = fx_dim_plus(c->ctx, r->vars[i].extent, -1);
         bool in_a = !fx_dim_is(ca, 0), in_b = !fx_dim_is(cb, 0), same = fx_dim_equal(ca, cb);
+        if (i <= r->at || in_a || in_b) /* around one of the two */
+            where = fx_dim_where_positive(c->arena, where, r->vars[i].extent);
         if (!in_a && !in_b)
             continue;
         if (i < r->at) {
             if (!same)
-                t[n++] = (sym_term){.coef = fx_dim_sub(c->ctx, ca, cb), .last = last};
+                t[n++] = (sym_term){.coef = fx_dim_sub(c->ctx, ca, cb), .lo = zero, .hi = last};
         } else if (same) {
-            t[n++] = (sym_term){.coef = ca, .last = last, .both = true, .not_zero = i == r->at};
+            t[n++] = (sym_term){.coef = ca, .lo = fx_dim_scale(c->ctx, last, -1), .hi = last, .not_zero = i == r->at};
         } else {
             if (in_a)
-                t[n++] = (sym_term){.coef = ca, .last = last};
+                t[n++] = (sym_term){.coef = ca, .lo = zero, .hi = last};
             if (in_b)
-                t[n++] = (sym_term){.coef = fx_dim_scale(c->ctx, cb, -1), .last = last};
+                t[n++] = (sym_term){.coef = fx_dim_scale(c->ctx, cb, -1), .lo = zero, .hi = last};
         }
         numbers &= !ca.sym && !cb.sym && !last.sym;
     }
-    return numbers ? meet_numbers(c, t, n, d.value) : meet_dims(c, t, n, d);
+    if (numbers)
+        return meet_numbers(c, t, n, d.value);
+    fx_check running = *c;
+    running.symbols = where;
+    return meet_dims(&running, t, n, d);
 }
 
 /* ---- collecting ------------------------------------------------------------------------------------------------------ */

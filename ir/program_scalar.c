@@ -151,8 +151,8 @@ static double float_op(fx_sop op, fx_dtype dtype, double a, double b, double c)
     case FX_S_silu: return a / (1 + exp(-a));
     case FX_S_hardswish: return round_to(dtype, a * clamp_of(round_to(dtype, a + 3), 0, 6)) / 6; /* eager rounds each */
     case FX_S_hardsigmoid: return clamp_of(round_to(dtype, a + 3), 0, 6) / 6;
-    case FX_S_gelu: return a * (1 + erf(a / sqrt(2))) / 2;
-    case FX_S_gelu_tanh: return a * (1 + tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a))) / 2;
+    case FX_S_gelu: return a * 0.5 * (1 + erf(a * 0.70710678118654752440));
+    case FX_S_gelu_tanh: return 0.5 * a * (1 + tanh(0.79788456080286535588 * (a + 0.044715 * (a * a * a))));
     case FX_S_softplus: return a * b > c ? a : log1p(exp(a * b)) / b;
     case FX_S_mish: return a * tanh(a > 30 ? a : log1p(exp(a)));
     default: return NAN;

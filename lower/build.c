@@ -601,6 +601,7 @@ fx_status fx_pass_build(fx_lower *l)
     FX_TRY(build_node(&b, n));
     FX_TRY(build_output_copies(&b));
     FX_TRY(build_write_backs(&b));
+    fx_build_drop_impossible(&b);
     l->program = b.p;
     return FX_OK;
 }

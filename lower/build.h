@@ -235,6 +235,8 @@ fx_status fx_build_pool_loops(fx_build *b, fx_node *n);
 /* ---- build_prune.c ----------------------------------------------------------------------------------- */
 /* The body of a step without what nobody reads: locals, arrays (buffers from `first` on), loops that do nothing. */
 fx_stmt *fx_build_prune(fx_build *b, fx_stmt *body, int first);
+/* All steps without what is under guards that never hold (a window of a convolution that lies in the border): its operands are not read. */
+void fx_build_drop_impossible(fx_build *b);
 
 /* ---- build_expr.c: scalar expressions of pointwise ops ------------------------------------------- */
 

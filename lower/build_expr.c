@@ -200,6 +200,9 @@ static const fx_sexpr *scaled(const expr *e, fx_sop op)
 {
     const fx_sexpr *a = arg(e, 0), *c = arg(e, 1), *alpha = number(e, 2, e->dtype);
     bool one = is_float(e) ? alpha->imm == 1 : alpha->ival == 1;
+    const fx_arg *given = fx_node_arg(e->n, 2);
+    if (is_float(e) && given->kind == FX_ARG_INT && given->i == 0)
+        op = FX_S_add; /* eager adds -alpha * y, and -0 is the integer 0 */
     if (e->dtype == FX_BOOL)
         return op2(e, op == FX_S_add ? FX_S_or : FX_S_xor, a, one ? c : op2(e, FX_S_and, alpha, c));
     return op2(e, op, a, one ? c : mul(e, alpha, c));

@@ -1,4 +1,4 @@
-/* lower/build_prune.c: what a step computes and nobody reads is left out: locals, local arrays, loops that do nothing.
+/* lower/build_prune.c: what a step computes and nobody reads is left out: locals, local arrays, loops that do nothing; and what never runs.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "lower/build.h"
 
@@ -88,4 +88,51 @@ fx_stmt *fx_build_prune(fx_build *b, fx_stmt *body, int first)
         again = drop(&u, &body);
     }
     return body;
+}
+
+/* Guards that never hold. */
+typedef struct never {
+    fx_arena *arena;
+    const fx_stmt **v;
+    size_t n, cap;
+} never;
+
+static void note_never(void *user, const fx_stmt *guard)
+{
+    never *q = user;
+    FX_PUSH(q->arena, q->v, q->n, q->cap) = guard;
+}
+
+static bool has_guard(const fx_stmt *s)
+{
+    for (; s; s = s->next)
+        if (s->kind == FX_ST_IF || has_guard(s->body))
+            return true;
+    return false;
+}
+
+static void drop_listed(const never *q, fx_stmt **at)
+{
+    while (*at) {
+        bool listed = false;
+        for (size_t i = 0; i < q->n; i++)
+            listed |= q->v[i] == *at;
+        if (!listed)
+            drop_listed(q, &(*at)->body);
+        if (listed || (((*at)->kind == FX_ST_IF || (*at)->kind == FX_ST_LOOP) && !(*at)->body))
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
+}
+
+void fx_build_drop_impossible(fx_build *b)
+{
+    for (size_t i = 0; i < b->p->n_steps; i++) {
+        never q = {.arena = b->scratch};
+        if (has_guard(b->p->steps[i].body))
+            fx_stmt_impossible(b->p, b->p->steps[i].body, note_never, &q);
+        if (q.n)
+            drop_listed(&q, &b->p->steps[i].body);
+    }
 }

@@ -131,11 +131,23 @@ static bool member_of(const fx_build *b, const fx_node *n, const fx_node *root)
     return b->root[n->id] == root;
 }
 
+/* Whether rows always have elements: kernels take none without. */
+static bool has_elements(fx_build *b, const fx_node *n)
+{
+    fx_row_shape s;
+    bool softmax = n->op->id == FX_OP__softmax || n->op->id == FX_OP__log_softmax;
+    fx_row_shape_of(n, &s);
+    for (int i = 0; i < s.rank; i++)
+        if ((s.gone[i] || (softmax && i > 0)) && !fx_build_at_least(b, s.dims[i], 1))
+            return false;
+    return true;
+}
+
 /* Whether a kernel computes the norm: float32, and weights that are constants. */
-static bool has_kernel(const fx_node *n)
+static bool has_kernel(fx_build *b, const fx_node *n)
 {
     const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
-    if (n->op->id == FX_OP__fused_rms_norm || t->dtype != FX_F32 || fx_node_input(n, 0)->type->dtype != FX_F32)
+    if (n->op->id == FX_OP__fused_rms_norm || t->dtype != FX_F32 || fx_node_input(n, 0)->type->dtype != FX_F32 || !has_elements(b, n))
         return false;
     for (int p = 2; n->op->id == FX_OP_native_layer_norm && p <= 3; p++) {
         fx_node *w = fx_node_input(n, p);
@@ -150,7 +162,7 @@ static bool has_kernel(const fx_node *n)
 }
 
 /* A scale or mask before a softmax is worth more than the kernel. */
-static bool wants_rows(const fx_build *b, const fx_node *n)
+static bool wants_rows(fx_build *b, const fx_node *n)
 {
     if (fx_row_is_fold(n))
         return true;
@@ -158,11 +170,11 @@ static bool wants_rows(const fx_build *b, const fx_node *n)
         return false;
     const fx_node *x = fx_node_input(n, 0);
     bool fuses = !(b->opt->off & FX_OFF(FUSE)) && is_pointwise(x) && !b->root[x->id] && x->n_uses == 1 && fx_type_same_shape(x->type, n->type);
-    return !has_kernel(n) || (n->op->id != FX_OP_native_layer_norm && fuses);
+    return !has_kernel(b, n) || (n->op->id != FX_OP_native_layer_norm && fuses);
 }
 
 /* Whether n can be in the region as far as its rows and its operands in it tell. */
-static bool fits(const fx_build *b, const fx_rows *r, const fx_node *root, const fx_node *n)
+static bool fits(fx_build *b, const fx_rows *r, const fx_node *root, const fx_node *n)
 {
     if (b->root[n->id] || r->n == FX_ROWS_MEMBERS || r->n_reads + n->n_operands > FX_ROWS_LEAVES)
         return false;

@@ -246,20 +246,7 @@ void fx_d_overwrite(fx_rw *w)
 
 void fx_d_meshgrid(fx_rw *w)
 {
-    fx_node *x[FX_MAX_RANK];
-    int n = fx_node_inputs(w->at, 0, x, FX_MAX_RANK);
-    const fx_arg *mode = fx_op_schema(w->ctx, w->at->op)->n > 1 ? fx_node_arg(w->at, 1) : NULL;
-    bool xy = mode && mode->kind == FX_ARG_STR && !strcmp(mode->s, "xy");
-    fx_dim sizes[FX_MAX_RANK], one[FX_MAX_RANK];
-    for (int i = 0; i < n; i++)
-        sizes[xy && n >= 2 && i < 2 ? 1 - i : i] = x[i]->type->rank ? x[i]->type->dims[0] : fx_dim_of(1);
-    for (int i = 0; i < n; i++) {
-        int at = xy && n >= 2 && i < 2 ? 1 - i : i;
-        for (int d = 0; d < n; d++)
-            one[d] = d == at ? sizes[at] : fx_dim_of(1);
-        x[i] = fx_rw_expand_to(w, fx_rw_view_to(w, x[i], n, one, "axis"), n, sizes, "grid");
-    }
-    fx_rw_results(w, n, x);
+    fx_rw_meshgrid(w);
 }
 
 /* x with a new last dim of size 1. */

@@ -105,8 +105,9 @@ void fx_d_softshrink(fx_rw *w)
 void fx_d_threshold(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
+    fx_node *wide = fx_rw_wide(w, x); /* eager does not round the threshold */
     fx_call c = fx_rw_call(w, FX_OP_le_Scalar);
-    fx_call_node(&c, x);
+    fx_call_node(&c, wide);
     fx_call_copy(&c, w->at, 1);
     fx_node *low = fx_rw_node(w, &c, "low");
     c = fx_rw_call(w, FX_OP_full);

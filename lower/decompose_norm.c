@@ -117,6 +117,15 @@ static void group_rows(fx_rw *w, fx_dim groups, fx_node *const *vectors, int eps
     }
 }
 
+/* What the kernel does not take: float64, groups whose number is an expression, and images that may have no pixels. */
+static bool needs_rows(const fx_rw *w, const fx_type *x, bool instance)
+{
+    bool rows = x->dtype == FX_F64 || (instance && !fx_dim_known(x->dims[1]));
+    for (int i = 1; i < x->rank; i++)
+        rows = rows || !fx_dim_at_least(w->ctx, fx_graph_symbols(w->g), x->dims[i], 1);
+    return rows;
+}
+
 /* group_norm (input, num_groups, weight, bias, eps, cudnn); instance_norm (input, weight, bias, running_mean, running_var, use_input_stats,
  * momentum, eps, cudnn) has a group a channel. */
 void fx_d_group_norm(fx_rw *w)
@@ -128,7 +137,7 @@ void fx_d_group_norm(fx_rw *w)
         fx_rw_refuse(w, "expected an input of rank 2 or more");
         return;
     }
-    if (fx_node_input(w->at, 0)->type->dtype == FX_F64) {
+    if (needs_rows(w, fx_node_input(w->at, 0)->type, instance)) {
         fx_node *y[3], *vectors[2] = {fx_node_input(w->at, instance ? 1 : 2), fx_node_input(w->at, instance ? 2 : 3)};
         group_rows(w, instance ? in[1] : fx_dim_of(fx_node_int(w->at, 1)), vectors, instance ? 7 : 4, y);
         fx_rw_finish(w, y[0]);
@@ -154,7 +163,7 @@ void fx_d_group_norm(fx_rw *w)
 /* With its statistics, where they are used. */
 void fx_d_native_group_norm(fx_rw *w)
 {
-    if (fx_node_input(w->at, 0)->type->dtype != FX_F64 && !fx_uses_result(w, 1) && !fx_uses_result(w, 2))
+    if (!needs_rows(w, fx_node_input(w->at, 0)->type, false) && !fx_uses_result(w, 1) && !fx_uses_result(w, 2))
         return;
     fx_node *y[3], *vectors[2] = {fx_node_input(w->at, 1), fx_node_input(w->at, 2)};
     group_rows(w, fx_dim_of(fx_node_int(w->at, 6)), vectors, 7, y);
@@ -215,10 +224,26 @@ static int reduced_dims(const fx_node *n, int param, int rank, int64_t *dims)
     return kept;
 }
 
-/* What is summed is converted first: integers to int64, others where a dtype is given. */
+/* What is summed is converted first: integers to int64, others where a dtype is given; what a mean in half precision is of, to float32. */
 static fx_node *in_dtype(fx_rw *w, fx_node *x)
 {
+    fx_dtype dtype = w->at->type->dtype;
+    bool mean = w->at->op->id == FX_OP_mean || w->at->op->id == FX_OP_mean_dim;
+    if (mean && (dtype == FX_F16 || dtype == FX_BF16) && x->type->dtype != dtype)
+        return x->type->dtype == FX_F32 ? x : fx_rw_cast(w, x, FX_F32, "cast");
     return x->type->dtype == w->at->type->dtype ? x : fx_rw_cast(w, x, w->at->type->dtype, "cast");
+}
+
+/* A sum or mean of x's dtype, rounded to the node's where that is another. */
+static void become_reduction(fx_rw *w, fx_call *c, fx_dtype dtype)
+{
+    fx_dtype half = w->at->type->dtype;
+    if (dtype == FX_F32 && (half == FX_F16 || half == FX_BF16)) {
+        fx_rw_finish(w, fx_rw_node(w, c, "mean"));
+        return;
+    }
+    fx_narrow_dtype(w, c, half);
+    fx_rw_become(w, c);
 }
 
 /* sum, mean (self, dtype) over everything. */
@@ -234,8 +259,7 @@ void fx_d_reduce_all(fx_rw *w)
     fx_call_node(&c, x);
     fx_call_ints(&c, rank, dims);
     fx_call_bool(&c, false);
-    fx_narrow_dtype(w, &c, w->at->type->dtype);
-    fx_rw_become(w, &c);
+    become_reduction(w, &c, x->type->dtype);
 }
 
 /* (self, dim, keepdim, dtype), amax and amin without dtype, var (self, dim, correction, keepdim): the same with all dims written
@@ -258,6 +282,7 @@ void fx_d_reduce_dims(fx_rw *w)
     if (id == FX_OP_var_correction)
         fx_call_copy(&c, w->at, 3);
     if (sum)
-        fx_narrow_dtype(w, &c, w->at->type->dtype);
-    fx_rw_become(w, &c);
+        become_reduction(w, &c, x->type->dtype);
+    else
+        fx_rw_become(w, &c);
 }

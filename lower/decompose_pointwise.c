@@ -127,7 +127,8 @@ static void other_minus_self(fx_rw *w, int self, int other, int alpha_param)
     double alpha = fx_node_float(w->at, alpha_param);
     fx_dtype dtype = w->at->type->dtype;
     if (alpha != 1 && (dtype == FX_F16 || dtype == FX_BF16)) { /* eager rounds the numbers, and the result once */
-        fx_node *y = fx_rw_number(w, FX_OP_mul_Tensor, fx_rw_wide(w, x), -rounded(dtype, alpha), "scaled");
+        bool zero = fx_node_arg(w->at, alpha_param)->kind == FX_ARG_INT && alpha == 0; /* -0 of integers has no sign */
+        fx_node *y = fx_rw_number(w, FX_OP_mul_Tensor, fx_rw_wide(w, x), zero ? 0 : -rounded(dtype, alpha), "scaled");
         fx_rw_finish(w, fx_rw_number(w, FX_OP_add_Tensor, y, rounded(dtype, fx_node_float(w->at, other)), "sum"));
         return;
     }
@@ -196,7 +197,15 @@ void fx_d_promote(fx_rw *w)
         number_first(w);
         return;
     }
-    bool where = w->at->op->id == FX_OP_where_self;
+    fx_opid id = w->at->op->id;
+    fx_dtype dtype = w->at->type->dtype;
+    fx_node *y = id == FX_OP_mul_Tensor || id == FX_OP_div_Tensor ? fx_node_input(w->at, 1) : NULL;
+    if (y && (dtype == FX_F16 || dtype == FX_BF16) && y->type->dtype != dtype && fx_is_tensor(y) && fx_type_numel(y->type) == 1) {
+        fx_node *x = fx_rw_wide(w, fx_node_input(w->at, 0)); /* eager does not round a factor, or divisor, of one element */
+        fx_rw_finish(w, fx_rw_binary(w, id, x, fx_rw_cast(w, y, FX_F32, "cast"), "wide"));
+        return;
+    }
+    bool where = id == FX_OP_where_self;
     const fx_node *condition = where ? fx_node_input(w->at, 0) : NULL;
     for (int i = 0; i < w->at->n_operands && w->status == FX_OK; i++) {
         fx_node *x = w->at->operands[i].def;
@@ -294,16 +303,16 @@ void fx_d_masked_fill(fx_rw *w)
 void fx_d_prelu(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0), *slope = fx_node_input(w->at, 1);
-    int64_t sizes[FX_MAX_RANK], slope_sizes[FX_MAX_RANK];
-    int rank = x->type->rank, slope_rank = fx_dims(slope, slope_sizes);
-    int64_t count = slope_rank == 0 ? 1 : slope_sizes[slope_rank - 1];
+    fx_dim sizes[FX_MAX_RANK], slopes[FX_MAX_RANK];
+    int rank = x->type->rank, slope_rank = fx_sizes(slope, slopes);
+    fx_dim count = slope_rank == 0 ? fx_dim_of(1) : slopes[slope_rank - 1];
     for (int i = 0; i < rank; i++)
-        sizes[i] = i == 1 ? count : 1;
-    if (rank < 2 && count != 1) {
-        fx_rw_refuse(w, "expected one slope for an input of rank %d, got %lld", rank, (long long)count);
+        sizes[i] = i == 1 ? count : fx_dim_of(1);
+    if (rank < 2 && !fx_dim_is(count, 1)) {
+        fx_rw_refuse(w, "expected one slope for an input of rank %d", rank);
         return;
     }
-    slope = fx_rw_view(w, slope, rank, sizes, "slope");
+    slope = fx_rw_view_to(w, slope, rank, sizes, "slope");
     fx_rw_binary(w, FX_OP__prelu_kernel, x, slope, NULL);
 }
 

@@ -195,9 +195,14 @@ void fx_d_variance(fx_rw *w)
         fx_rw_results(w, 2, both);
 }
 
-/* sum(|x|^p)^(1/p), with the cases eager has too. */
+/* sum(|x|^p)^(1/p), with the cases eager has too: of one element no powers are taken, which might leave the dtype's range. */
 static fx_node *norm(fx_rw *w, fx_node *x, double p, int n, const int64_t *dims, bool keep)
 {
+    bool single = true;
+    for (int i = 0; i < n && w->status == FX_OK; i++)
+        single = single && fx_dim_is(x->type->dims[dims[i]], 1);
+    if (single && p != 0)
+        return fx_rw_reduce(w, FX_OP_amax, fx_rw_unary(w, FX_OP_abs, x, "abs"), n, dims, keep, "single");
     if (p == 2) {
         fx_node *squares = fx_rw_binary(w, FX_OP_mul_Tensor, x, x, "squares");
         return fx_rw_unary(w, FX_OP_sqrt, fx_rw_reduce(w, FX_OP_sum_dim_IntList, squares, n, dims, keep, "sum"), "root");

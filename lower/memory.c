@@ -18,9 +18,9 @@ uint64_t fx_memory_align(uint64_t n)
     return (n + FX_MEMORY_ALIGN - 1) / FX_MEMORY_ALIGN * FX_MEMORY_ALIGN;
 }
 
-static void note_access(void *user, int buf, bool written, fx_dim lo, fx_dim hi, const fx_stmt *at)
+static void note_access(void *user, int buf, bool written, fx_dim lo, fx_dim hi, fx_symbols where, const fx_stmt *at)
 {
-    (void)written, (void)at;
+    (void)written, (void)where, (void)at;
     fx_planner *pl = user;
     if (fx_dim_known(lo) && fx_dim_known(hi) && hi.value < lo.value)
         return;

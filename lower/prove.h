@@ -46,6 +46,8 @@ typedef struct fx_prover {
 
 /* ---- prove_index.c ---- */
 bool fx_prove_le(const fx_prover *r, fx_dim a, fx_dim b);
+/* The symbols' ranges where a statement in this scope runs at all: its loops have iterations. */
+fx_symbols fx_prove_where(const fx_prover *r, const fx_prove_scope *s, fx_symbols symbols);
 /* 0 <= a < end throughout the scope. *text says, where not, what was seen. */
 bool fx_prove_within(fx_prover *r, const fx_prove_scope *s, const fx_affine *a, fx_dim end, const char **text);
 

@@ -12,6 +12,13 @@ bool fx_prove_le(const fx_prover *r, fx_dim a, fx_dim b)
     return fx_dim_equal(a, b) || fx_dim_le(r->ctx, r->symbols, a, b);
 }
 
+fx_symbols fx_prove_where(const fx_prover *r, const fx_prove_scope *s, fx_symbols symbols)
+{
+    for (int i = 0; i < s->n; i++)
+        symbols = fx_dim_where_positive(r->arena, symbols, s->v[i].extent);
+    return symbols;
+}
+
 static bool not_negative(const fx_prover *r, fx_dim a)
 {
     return fx_prove_le(r, fx_dim_of(0), a);
@@ -184,7 +191,11 @@ bool fx_prove_within(fx_prover *r, const fx_prove_scope *s, const fx_affine *a, 
     fx_affine above = fx_affine_dim(fx_dim_plus(r->ctx, fx_dim_sub(r->ctx, end, a->base), -1)); /* end - 1 - a */
     for (int i = 0; i < a->n; i++)
         fx_affine_add(r->ctx, &above, a->var[i], fx_dim_scale(r->ctx, a->coef[i], -1));
-    return prove_not_negative(r, s, a, text) && prove_not_negative(r, s, &above, text);
+    fx_symbols all = r->symbols;
+    r->symbols = fx_prove_where(r, s, all);
+    bool within = prove_not_negative(r, s, a, text) && prove_not_negative(r, s, &above, text);
+    r->symbols = all;
+    return within;
 }
 
 /* ---- never the same element --------------------------------------------------------------------------------------------- */

@@ -189,7 +189,11 @@ static bool apart(race *c, const touch *a, const touch *b)
     for (int i = 0; i < c->n_shared; i++)
         shared[i] = c->scope.v[i].var;
     fx_prove_form fa = fx_prove_form_of(r, a->scope, a->index), fb = fx_prove_form_of(r, b->scope, b->index);
-    if (fx_prove_distinct(r, &fa, &fb, c->n_shared, shared, c->loop->var)) {
+    fx_symbols all = r->symbols;
+    r->symbols = fx_prove_where(r, b->scope, fx_prove_where(r, a->scope, all));
+    bool distinct = fx_prove_distinct(r, &fa, &fb, c->n_shared, shared, c->loop->var);
+    r->symbols = all;
+    if (distinct) {
         r->by |= FX_BY_STRIDES;
         return true;
     }

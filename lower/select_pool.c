@@ -38,7 +38,7 @@ static fx_status build_window_pool(fx_build *b, fx_node *n)
 {
     fx_window x, y;
     FX_TRY(pool_values(b, n, &x, &y));
-    bool max = n->op->id == FX_OP_max_pool2d;
+    bool max = n->op->id != FX_OP_avg_pool2d;
     int64_t k[2], s[2], p[2], dil[2] = {1, 1};
     int count = fx_node_ints(n, 1, k, 2);
     if (count == 1)
@@ -115,7 +115,8 @@ fx_status fx_build_pool(fx_build *b, fx_node *n)
 {
     if (!takes_kernel(n))
         return fx_build_pool_loops(b, n);
-    return n->op->id == FX_OP_max_pool2d || n->op->id == FX_OP_avg_pool2d ? build_window_pool(b, n) : build_resize(b, n);
+    bool window = n->op->id == FX_OP_max_pool2d || n->op->id == FX_OP_max_pool2d_with_indices || n->op->id == FX_OP_avg_pool2d;
+    return window ? build_window_pool(b, n) : build_resize(b, n);
 }
 
 fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done)

@@ -307,8 +307,10 @@ static void bounds(const fx_node *x, int depth, double *lo, double *hi)
     if (x->opcode != FX_CALL_FUNCTION || !x->op || depth == 0)
         return;
     switch (x->op->id) {
+    case FX_OP_abs: /* of the least integer it is that itself */
+        *lo = fx_dtype_is_float(x->type->dtype) ? 0 : -INFINITY;
+        break;
     case FX_OP_relu:
-    case FX_OP_abs:
     case FX_OP_exp:
         *lo = 0;
         break;
@@ -319,9 +321,6 @@ static void bounds(const fx_node *x, int depth, double *lo, double *hi)
         *hi = 1;
         break;
     case FX_OP_hardtanh:
-        *lo = fx_node_float(x, 1);
-        *hi = fx_node_float(x, 2);
-        break;
     case FX_OP_clamp:
         if (!fx_node_is_none(x, 1))
             *lo = fx_node_float(x, 1);

@@ -234,6 +234,22 @@ static fx_status write_back(state *s, fx_node *output)
     return s->status;
 }
 
+/* The axes of a grid share memory with several tensors: they are views of one each when they are spelled out. */
+static fx_status spell_meshgrids(fx_graph *g, fx_arena *scratch)
+{
+    for (fx_node *n = g->first, *next; n; n = next) {
+        next = n->next;
+        if (!fx_is_call(n, FX_OP_meshgrid) && !fx_is_call(n, FX_OP_meshgrid_indexing))
+            continue;
+        while (next && fx_is_call(next, FX_OP_getitem) && fx_node_input(next, 0) == n)
+            next = next->next; /* they go, too */
+        fx_rw w = fx_rw_at(g, scratch, n);
+        fx_rw_meshgrid(&w);
+        FX_TRY(w.status);
+    }
+    return FX_OK;
+}
+
 fx_status fx_functionalize(fx_graph *g, fx_arena *scratch)
 {
     state s = { .scratch = scratch, .g = g, .n = g->n_ids, .status = FX_OK };
@@ -244,6 +260,8 @@ fx_status fx_functionalize(fx_graph *g, fx_arena *scratch)
     if (!any)
         return FX_OK;
 
+    FX_TRY(spell_meshgrids(g, scratch));
+    s.n = g->n_ids;
     s.v = FX_NEW_ARRAY(scratch, value, s.n);
     fx_status status = FX_OK;
     for (fx_node *n = g->first; n; n = n->next) {

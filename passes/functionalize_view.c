@@ -215,7 +215,7 @@ static bool is_dense(fx_graph *g, const fx_node *x, const fx_arg *format)
 static bool is_split(const fx_node *n)
 {
     return fx_is_call(n, FX_OP_chunk) || fx_is_call(n, FX_OP_split_Tensor) || fx_is_call(n, FX_OP_split_with_sizes) ||
-           fx_is_call(n, FX_OP_tensor_split_sections) || fx_is_call(n, FX_OP_unbind_int);
+           fx_is_call(n, FX_OP_unsafe_split_Tensor) || fx_is_call(n, FX_OP_tensor_split_sections) || fx_is_call(n, FX_OP_unbind_int);
 }
 
 fx_sharing fx_node_sharing(fx_graph *g, const fx_node *n)
@@ -230,6 +230,7 @@ fx_sharing fx_node_sharing(fx_graph *g, const fx_node *n)
         return is_split(x) ? FX_VIEW_OF : FX_FRESH;
     case FX_OP_chunk:
     case FX_OP_split_Tensor:
+    case FX_OP_unsafe_split_Tensor: /* what is unsafe is to write; eager's share memory, too */
     case FX_OP_split_with_sizes:
     case FX_OP_tensor_split_sections:
     case FX_OP_unbind_int:
@@ -257,7 +258,6 @@ fx_sharing fx_node_sharing(fx_graph *g, const fx_node *n)
     case FX_OP_channel_shuffle:
     case FX_OP_pixel_shuffle:
     case FX_OP_pixel_unshuffle:
-    case FX_OP_unsafe_split_Tensor:
         return FX_FRESH;
     default:
         return n->op->cls == FX_CLASS_VIEW ? FX_VIEW_OF : FX_FRESH;
@@ -462,4 +462,22 @@ fx_node *fx_view_write(fx_rw *w, const fx_node *view, fx_node *base, fx_node *va
         return base;
     }
     return fx_rw_view(w, value, x_rank, sizes, "base");
+}
+
+void fx_rw_meshgrid(fx_rw *w)
+{
+    fx_node *x[FX_MAX_RANK];
+    int n = fx_node_inputs(w->at, 0, x, FX_MAX_RANK);
+    const fx_arg *mode = fx_op_schema(w->ctx, w->at->op)->n > 1 ? fx_node_arg(w->at, 1) : NULL;
+    bool xy = mode && mode->kind == FX_ARG_STR && !strcmp(mode->s, "xy");
+    fx_dim sizes[FX_MAX_RANK], one[FX_MAX_RANK];
+    for (int i = 0; i < n; i++)
+        sizes[xy && n >= 2 && i < 2 ? 1 - i : i] = x[i]->type->rank ? x[i]->type->dims[0] : fx_dim_of(1);
+    for (int i = 0; i < n; i++) {
+        int at = xy && n >= 2 && i < 2 ? 1 - i : i;
+        for (int d = 0; d < n; d++)
+            one[d] = d == at ? sizes[at] : fx_dim_of(1);
+        x[i] = fx_rw_expand_to(w, fx_rw_view_to(w, x[i], n, one, "axis"), n, sizes, "grid");
+    }
+    fx_rw_results(w, n, x);
 }

@@ -98,6 +98,8 @@ fx_sharing fx_node_sharing(fx_graph *g, const fx_node *n);
 bool fx_view_is_part(const fx_node *view);
 /* The operand of `view` (whose value is `base`) after the view was overwritten with `value`. */
 fx_node *fx_view_write(fx_rw *w, const fx_node *view, fx_node *base, fx_node *value);
+/* meshgrid as what it is: each vector viewed along its axis and expanded. */
+void fx_rw_meshgrid(fx_rw *w);
 /* The view taken again, of `base`. */
 fx_node *fx_view_again(fx_rw *w, const fx_node *view, fx_node *base);
 

@@ -214,20 +214,36 @@ static void free_zeros(oracle *o, value *v)
         v->error[0][i] = fx_tensor_get(&v->t[0], i) == 0 ? ulp_of(v->t[0].dtype, 0) : 0;
 }
 
-static void free_ties(oracle *o, const fx_node *n, value *v)
+/* Whether two elements of an operand may be equal, or come in the other order within their errors; `exact`: also those that are equal
+ * without any error. */
+static bool has_ties(const value *a, bool exact)
 {
-    const fx_tensor *x = &value_of(o, n->operands[0].def)->t[0];
-    bool ties = false;
+    const fx_tensor *x = &a->t[0];
     for (int64_t i = 0; i < fx_tensor_numel(x); i++)
         for (int64_t k = 0; k < i; k++) {
-            double a = fx_tensor_get(x, i), b = fx_tensor_get(x, k);
-            ties |= a == b || (isnan(a) && isnan(b));
+            double p = fx_tensor_get(x, i), q = fx_tensor_get(x, k), by = a->error[0] ? a->error[0][i] + a->error[0][k] : 0;
+            if (exact && isnan(p) && isnan(q))
+                return true;
+            if ((exact || by > 0) && (p == q || fabs(p - q) <= by))
+                return true;
         }
-    if (!ties)
+    return false;
+}
+
+/* Places found by comparing elements: where elements tie, which it is is free. */
+static void free_ties(oracle *o, const fx_node *n, value *v)
+{
+    static const char *const names[] = {"sort", "topk", "aten.argm", "aten.max.dim", "aten.min.dim", "aten.median", "aten.mode", "kthvalue"};
+    bool places = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        places |= strstr(n->op->name, names[i]) != NULL;
+    const value *a = places ? value_of(o, n->operands[0].def) : NULL;
+    int k = v->n - 1;
+    if (!places || fx_dtype_is_float(v->t[k].dtype) || !has_ties(a, strstr(n->op->name, "topk") != NULL))
         return;
-    v->error[1] = new_errors(o, &v->t[1]);
-    for (int64_t i = 0; i < fx_tensor_numel(&v->t[1]); i++)
-        v->error[1][i] = INFINITY;
+    v->error[k] = new_errors(o, &v->t[k]);
+    for (int64_t i = 0; i < fx_tensor_numel(&v->t[k]); i++)
+        v->error[k][i] = INFINITY;
 }
 
 static void know_nothing(oracle *o, value *v)
@@ -276,8 +292,7 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
         ulp = functions[function].ulp;
         how = functions[function].how;
     }
-    if (strstr(n->op->name, "topk") && v->n == 2) /* which of equal elements it finds is free */
-        free_ties(o, n, v);
+    free_ties(o, n, v);
     if (floats && zero_is_free(n->op) && has_zero(&v->t[0]))
         free_zeros(o, v);
     bool sign = !strncmp(n->op->name, "aten.signbit", 12) || !strncmp(n->op->name, "aten.copysign", 13);

@@ -137,12 +137,22 @@ static bool same_type_at(const fx_type *a, const fx_type *b, fx_symbols symbols,
                 return false;
         return true;
     }
-    for (int i = 0; i < a->rank; i++) {
+    for (int i = 0; i < a->rank || a->rank != b->rank; i++) {
         int64_t v;
-        if (!fx_dim_eval(symbols, &size, a->dims[i], &v) || v != b->dims[i].value)
+        if (a->rank != b->rank || !fx_dim_eval(symbols, &size, a->dims[i], &v) || v != b->dims[i].value)
             return false;
     }
     return true;
+}
+
+/* What a graph with symbols rules out, and torch.export by its guards: slices that begin before the start. */
+static bool ruled_out(const fx_node *n)
+{
+    if (n->opcode != FX_CALL_FUNCTION || !n->op || n->op->id != FX_OP_slice_Tensor || fx_node_is_none(n, 2))
+        return false;
+    const fx_type *t = n->operands[0].def->type;
+    int64_t dim = fx_node_int(n, 1);
+    return fx_node_int(n, 2) + t->dims[dim < 0 ? dim + t->rank : dim].value < 0;
 }
 
 /* Whether the graph runs at this size, and its sizes are then what the expressions in g say: what torch.export's guards ask. */
@@ -153,7 +163,7 @@ static bool runs_at(fz_case *c, const fx_graph *g, int64_t size)
     bool good = a.g && small(a.g);
     const fx_node *x = g->first, *y = a.g ? a.g->first : NULL;
     for (; good && x && y; x = x->next, y = y->next)
-        good = x->opcode == FX_OUTPUT || same_type_at(x->type, y->type, (fx_symbols){1, g->symbols}, size);
+        good = x->opcode == FX_OUTPUT || (same_type_at(x->type, y->type, (fx_symbols){1, g->symbols}, size) && !ruled_out(y));
     good = good && probe(&a) == FX_OK;
     fx_diag_truncate(c->ctx, said);
     return good;

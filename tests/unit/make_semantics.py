@@ -109,6 +109,21 @@ CASES = [
     ("integers divide to floats", lambda a, b: a / b, [t([1, -7, 0], i32), t([3, 2, 0], i32)]),
     ("f64 stays f64", lambda x: (x * 0.1 + 1) / 3, [t([1e300, 0.1, -2.5e-300], f64)]),
     ("a number does not widen", lambda x: (x + 1e-3) * 3.3, [t([1.0, 2048.0], f16)]),
+    ("integers become half-wide floats before they are factors", lambda x, n: (x * n, x + n, n / x), [t([3.0, 1.5, -2.0], bf16), t([259, 517, -1031], i64)]),
+    ("but for one element that is the second factor, or divides", lambda x, n, m: (x * n, x / n, x * m, x + n, n * x),
+     [t([3.0, 777.0, -2.0], bf16), t(259, i64), t([517], i64)]),
+    ("a factor of rank 0 of another float dtype is not rounded", lambda x, n: (x * n, x / n, x - n), [t([3.0, 777.0, -2.0], f16), t(2051.0)]),
+    ("alpha 0 is added with eager's sign", lambda x: (torch.rsub(x, -0.0, alpha=0), torch.sub(x * 0, x, alpha=0), torch.rsub(x, -0.0, alpha=0.0)), [t([2.0, -2.0, 0.5])]),
+    ("the norm of one element takes no powers", lambda x: (torch.linalg.vector_norm(x, 2, 1), torch.linalg.vector_norm(x, 3, 1), torch.linalg.vector_norm(x[0, 0])),
+     [t([[1e-30], [-1e30], [0.0]])]),
+    ("powers of a norm leave the range of float32", lambda x, h: (torch.linalg.vector_norm(x, 2, 1), torch.linalg.vector_norm(h, 4, 1)),
+     [t([[1e-30, 2e-30], [1e30, -2e30], [3.0, 4.0]]), t([[60000.0, 0.0], [1.0, 0.0]], f16)]),
+    ("the mean in half precision is of what is given", lambda x: (x.mean(1, dtype=bf16), x.mean(dtype=f16)),
+     [t([[-2.6142, 1.2913, 0.4075, 2.5389, -1.6768]])]),
+    ("a threshold is not rounded", lambda x, h: (F.threshold(x, 259.0, -1.0), F.threshold(h, 1e6, -1.0)), [t([260.0, 258.0, inf], bf16), t([inf, 65504.0], f16)]),
+    ("limits that are turned round", lambda x: (F.hardtanh(x, -1.0, 1.0).clamp(6.0, 2.0).clamp_min(3.0), torch.relu(x.clamp(5.0, -1.0))), [t([0.5, 7.0, -3.0])]),
+    ("the magnitude of the least integer", lambda x: torch.relu(torch.abs(x)), [t([-128, 5, -7], i8)]),
+    ("gelu of the greatest numbers", lambda x: F.gelu(x, approximate="tanh"), [t([1.7976931348623157e308, -1e308, 0.0], f64)]),
 ]
 
 

@@ -299,6 +299,8 @@ END_TEST
 /* Pools that no kernel takes; second results of norms, which only training reads. */
 static const char *const rare[] = {
     IN("x", "f32[2, 3, 7, 9]") CALL("m", "max_pool2d_with_indices.default", "%x, [3, 2], [2, 1], [1, 0], [1, 2]") RESULT("v", "m", "0") RESULT("i", "m", "1") "output((%v, %i))\n",
+    IN("x", "f32[2, 3, 7, 9]") CALL("m", "max_pool2d_with_indices.default", "%x, [3, 2], [], [1, 0], [1, 2], True") RESULT("v", "m", "0") RESULT("i", "m", "1")
+    CALL("z", "zeros_like.default", "%i") "output((%v, %z))\n", /* indices that nobody reads in the end */
     IN("x", "f16[3, 6, 5]") CALL("m", "max_pool2d_with_indices.default", "%x, [2, 2], [2, 2], [1, 1], [1, 1], True") RESULT("i", "m", "1") "output((%i,))\n",
     IN("x", "f64[2, 3, 7, 9]") CALL("m", "adaptive_max_pool2d.default", "%x, [3, 4]") RESULT("v", "m", "0") RESULT("i", "m", "1") "output((%v, %i))\n",
     IN("x", "f64[2, 3, 7, 9]") CALL("a", "adaptive_avg_pool2d.default", "%x, [3, 3]") CALL("b", "avg_pool2d.default", "%x, [3, 3], [2, 2], [1, 1], True, False")

@@ -156,6 +156,8 @@ START_TEST(contradictions_are_named)
     fails(X("i64[2]") Y("aten.mean.default](%x)"), FX_ERR_TYPE, "float");
     fails(X("i64[2]") Y("aten.silu.default](%x)"), FX_ERR_TYPE, "expected a float type");
     fails(X("f32[0]") Y("aten.amax.default](%x)"), FX_ERR_TYPE, "at least one element");
+    fails(X("f32[2, 3]") B("f32[4, 1]") Y("aten.inner.default](%x, %b)"), FX_ERR_TYPE, "expected equal sizes"); /* only tensordot broadcasts */
+    fails(X("f32[2, 3]") B("f32[1]") Y("aten.mv.default](%x, %b)"), FX_ERR_TYPE, "expected equal sizes");
     fails(X("f32[2, 3]") Y("aten.split_with_sizes.default](%x, [1, 1], 1)"), FX_ERR_TYPE, "sum to 3, got 2");
 }
 END_TEST

@@ -307,8 +307,9 @@ END_TEST
 static int64_t seen_lo, seen_hi;
 static int seen;
 
-static void note(void *user, int buf, bool written, fx_dim lo, fx_dim hi, const fx_stmt *at)
+static void note(void *user, int buf, bool written, fx_dim lo, fx_dim hi, fx_symbols where, const fx_stmt *at)
 {
+    (void)where;
     (void)at;
     if (buf == *(int *)user && !written) {
         seen_lo = lo.value;
