@@ -1,8 +1,9 @@
 /* lower/schedule.c: plain loop nests reordered and tiled by isl where that pays.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
- * The cost of an order is the cache lines that its innermost loop fetches: per access and iteration min(1, |stride| / line). Three things
- * make it smaller, each asked of isl only when it does, of nests whose data does not fit the first-level cache anyway:
+ * The cost of an order is the cache lines that its innermost loop fetches: per access and iteration min(1, |stride| / line); where the lines of
+ * all its iterations stay in the first-level cache, the stride of the loop around counts instead, if smaller. Three things make it smaller, each
+ * asked of isl only when it does, of nests whose data does not fit the first-level cache anyway:
  *   interchange   another loop innermost
  *   tiling        one access is dense in one loop, another in another: squares of both that stay in the first-level cache
  *   sinking       a reduction strides through memory along its own loop and is dense along a kept one: so many of the kept loop's iterations
@@ -38,6 +39,31 @@ static int64_t cost_of(const fx_isl_group *g, int var)
     for (int k = 0; k < g->n_accesses; k++)
         if (g->access[k].buf >= 0)
             sum += lines(stride_of(g, &g->access[k], var));
+    return sum;
+}
+
+/* How many lines so far apart the first-level cache holds at once. Its sets repeat every 4096 bytes, a page, in nearly all of them: strides that share
+ * a large power of two with that meet in few sets. */
+static int64_t held(int64_t l1, int64_t stride)
+{
+    int64_t step = stride & -stride, ways = l1 / 4096 > 1 ? l1 / 4096 : 1, all = l1 / LINE;
+    step = step < LINE ? LINE : step > 4096 ? 4096 : step;
+    return 4096 / step * ways < all ? 4096 / step * ways : all;
+}
+
+/* The same of the source's order: an access whose lines stay in the first-level cache throughout the innermost loop costs no more than it
+ * does in the loop around. */
+static int64_t cost_now(const fx_isl_group *g, const fx_stmt *inner, const fx_stmt *around, int64_t l1)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < g->n_accesses; k++) {
+        const fx_isl_access *a = &g->access[k];
+        if (a->buf < 0)
+            continue;
+        int64_t stride = stride_of(g, a, inner->var), cost = lines(stride), out = around ? lines(stride_of(g, a, around->var)) : cost;
+        bool stays = stride >= LINE ? inner->extent.value <= held(l1, stride) / 2 : inner->extent.value <= l1 / 4 / (stride + 1);
+        sum += stays && out < cost ? out : cost;
+    }
     return sum;
 }
 
@@ -131,10 +157,16 @@ static const char *plan_perfect(const fx_scheduler *s, const fx_isl_group *g, in
 {
     int inner = depth - 1, best = inner;
     int64_t l1 = s->p->target.l1 > 0 ? s->p->target.l1 : 32768;
-    for (int k = 0; k < depth; k++)
-        if (extent_of(g, k) >= LEAST && cost_of(g, g->item[0].loop[k]->var) < cost_of(g, g->item[0].loop[best]->var))
+    const fx_stmt *const *loop = g->item[0].loop;
+    int64_t now = cost_now(g, loop[inner], inner ? loop[inner - 1] : NULL, l1), least = now;
+    for (int k = 0; k < inner; k++) {
+        int64_t then = cost_of(g, loop[k]->var);
+        if (extent_of(g, k) >= LEAST && then < least) {
             best = k;
-    if (best != inner && cost_of(g, g->item[0].loop[best]->var) * 2 <= cost_of(g, g->item[0].loop[inner]->var)) {
+            least = then;
+        }
+    }
+    if (best != inner && least * 2 <= now) {
         for (int k = best; k < inner; k++)
             t->order[k] = k + 1;
         t->order[inner] = best;
@@ -147,9 +179,9 @@ static const char *plan_perfect(const fx_scheduler *s, const fx_isl_group *g, in
             if (x->buf < 0)
                 continue;
             int64_t in = stride_of(g, x, g->item[0].loop[inner]->var), out = stride_of(g, x, g->item[0].loop[k]->var);
-            if (in < LINE || out == 0 || out * LEAST > LINE * 2 || extent_of(g, k) < LEAST || extent_of(g, inner) * LINE * 2 <= l1)
+            if (in < LINE || out == 0 || out * LEAST > LINE * 2 || extent_of(g, k) < LEAST || extent_of(g, inner) <= held(l1, in) / 2)
                 continue;
-            int64_t side = 64;
+            int64_t side = 32;
             while (side > LEAST && side * side * 8 > l1)
                 side /= 2;
             t->size[k] = side_of(extent_of(g, k), side);
