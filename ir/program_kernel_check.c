@@ -15,8 +15,8 @@ static fx_dim field(const fx_call_stmt *call, const char *name)
 static bool counts_repeats(const fx_kernel *k, const char *name)
 {
     static const char *const repeats[] = {"batch", "m", "rows", "outer"};
-    if (strcmp(name, "n") == 0) /* of pictures, where other kernels mean a row's length */
-        return fx_kernel_field(k, "ih") >= 0 || fx_kernel_field(k, "hw") >= 0;
+    if (strcmp(name, "n") == 0) /* of pictures, of columns of a product; where other kernels mean a row's length */
+        return fx_kernel_field(k, "ih") >= 0 || fx_kernel_field(k, "hw") >= 0 || fx_kernel_field(k, "w_n") >= 0;
     for (size_t i = 0; i < sizeof repeats / sizeof *repeats; i++)
         if (strcmp(name, repeats[i]) == 0)
             return true;

@@ -12,26 +12,48 @@
 
 typedef struct match {
     fx_node *q, *kt, *v;           /* [BH, m, k], [BH, k, n], [BH, n, d] of the two bmm */
-    int64_t batch, heads, m, n;
+    fx_dim batch, heads;
     double scale;
     struct addend {
         fx_node *node;             /* broadcasts to the rank of scores where it is added */
         int rank;                  /* that rank */
-        int64_t lead[FX_MAX_RANK]; /* and the scores' leading sizes there */
+        fx_dim lead[FX_MAX_RANK];  /* and the scores' sizes there */
     } mask, bias;                  /* bias is added before the mask; NULL: none */
     bool fill, safe;               /* safe: rows of -inf give 0 */
 } match;
 
+/* A tensor, whose sizes may be expressions. */
+static bool is_tensor(const fx_node *n)
+{
+    fx_dim sizes[FX_MAX_RANK];
+    return n && fx_sizes(n, sizes) >= 0;
+}
+
+/* Size `dim` of a tensor, counted from the end when negative; 0 when there is none. */
+static fx_dim size_of(const fx_node *n, int dim)
+{
+    fx_dim sizes[FX_MAX_RANK];
+    int rank = fx_sizes(n, sizes);
+    dim = dim < 0 ? dim + rank : dim;
+    return dim >= 0 && dim < rank ? sizes[dim] : fx_dim_of(0);
+}
+
 static bool only(const fx_node *n, fx_opid op)
 {
-    return n && fx_is_call(n, op) && n->n_uses == 1 && fx_is_tensor(n);
+    return n && fx_is_call(n, op) && n->n_uses == 1 && is_tensor(n);
+}
+
+static bool keeps_matrices(const fx_node *view)
+{
+    const fx_node *from = fx_is_call(view, FX_OP_view) ? fx_node_input(view, 0) : NULL;
+    return is_tensor(view) && is_tensor(from) && view->type->rank >= 2 && from->type->rank >= 2 &&
+           fx_dim_equal(size_of(view, -1), size_of(from, -1)) && fx_dim_equal(size_of(view, -2), size_of(from, -2));
 }
 
 /* Views that keep rows and columns, each used once, are passed. */
 static fx_node *through_views(fx_node *n)
 {
-    while (n && n->n_uses == 1 && fx_is_call(n, FX_OP_view) && fx_node_input(n, 0) && fx_dim_size(n, -1) == fx_dim_size(fx_node_input(n, 0), -1) &&
-           fx_dim_size(n, -2) == fx_dim_size(fx_node_input(n, 0), -2))
+    while (only(n, FX_OP_view) && keeps_matrices(n))
         n = fx_node_input(n, 0);
     return n;
 }
@@ -57,10 +79,10 @@ static bool scalar(fx_graph *g, const fx_node *n, double *v)
 static bool take_mask(match *p, fx_node *mask, const fx_node *at, bool fill)
 {
     struct addend *to = p->mask.node ? &p->bias : &p->mask;
-    if (to->node || (p->mask.node && fill) || !fx_is_tensor(mask) || mask->type->rank > at->type->rank)
+    if (to->node || (p->mask.node && fill) || !is_tensor(mask) || mask->type->rank > at->type->rank)
         return false;
     to->node = mask;
-    to->rank = fx_dims(at, to->lead);
+    to->rank = fx_sizes(at, to->lead);
     p->fill = p->fill || fill;
     return true;
 }
@@ -79,7 +101,7 @@ static fx_node *filled(fx_rw *w, match *p, fx_node *n)
     double va, vb;
     bool keep = scalar(w->g, b, &vb), drop = scalar(w->g, a, &va);
     if (!condition || keep == drop || !(keep ? vb < -1e30 : va < -1e30) || !fx_same_type(keep ? a : b, n) || p->mask.node ||
-        !fx_is_tensor(condition) || condition->type->rank > n->type->rank)
+        !is_tensor(condition) || condition->type->rank > n->type->rank)
         return NULL;
     zero = fx_rw_scalar(w, 0, FX_F32, "zero");
     value = keep ? b : a;
@@ -96,7 +118,7 @@ static fx_node *trace_scores(fx_rw *w, match *p, fx_node *n)
         double by;
         if (only(n, FX_OP_bmm) && n->type->dtype == FX_F32)
             return n;
-        if (!n || n->n_uses != 1 || !fx_is_tensor(n) || n->type->dtype != FX_F32 || n->type->rank < 2)
+        if (!n || n->n_uses != 1 || !is_tensor(n) || n->type->dtype != FX_F32 || n->type->rank < 2)
             return NULL;
         if ((fx_is_call(n, FX_OP_mul_Tensor) || fx_is_call(n, FX_OP_div_Tensor)) && fx_is_number(n, 1, &by) && isfinite(by) && by != 0) {
             p->scale = fx_is_call(n, FX_OP_mul_Tensor) ? p->scale * by : p->scale / by;
@@ -123,20 +145,31 @@ static fx_node *trace_scores(fx_rw *w, match *p, fx_node *n)
     }
 }
 
+/* A tensor of zeros. */
+static bool is_zeros(fx_graph *g, const fx_node *n)
+{
+    float zero = 0;
+    fx_tensor t;
+    if (n && fx_is_call(n, FX_OP_full) && n->type && n->type->kind == FX_TYPE_TENSOR && n->type->dtype == FX_F32) {
+        double v = fx_node_float(n, 1);
+        return v == 0 && !signbit(v);
+    }
+    if (!n || n->opcode != FX_GET_ATTR || fx_attr_value(g, n, &t) != FX_OK || t.dtype != FX_F32)
+        return false;
+    for (int64_t i = 0; i < fx_tensor_numel(&t); i++)
+        if (memcmp((const float *)t.data + i, &zero, sizeof zero) != 0)
+            return false;
+    return true;
+}
+
 /* where(not any(not (scores == -inf)), 0, softmax(scores)), as run_decompositions spells the softmax of attention: the softmax. */
 static fx_node *safe_softmax(fx_rw *w, match *p, fx_node *n)
 {
     fx_node *a, *s, *e;
-    float zero = 0;
-    fx_tensor t;
     if (!only(n, FX_OP_where_self))
         return n;
-    fx_node *zeros = fx_node_input(n, 1);
-    if (!zeros || zeros->opcode != FX_GET_ATTR || fx_attr_value(w->g, zeros, &t) != FX_OK || t.dtype != FX_F32)
+    if (!is_zeros(w->g, fx_node_input(n, 1)))
         return NULL;
-    for (int64_t i = 0; i < fx_tensor_numel(&t); i++)
-        if (memcmp((const float *)t.data + i, &zero, sizeof zero) != 0)
-            return NULL;
     a = fx_node_input(n, 0);
     if (!only(a, FX_OP_logical_not) || !(s = fx_node_input(a, 0)) || !only(s, FX_OP_any_dim) || !(a = fx_node_input(s, 0)) ||
         fx_wrap_dim(fx_node_int(s, 1), a->type->rank) != a->type->rank - 1)
@@ -151,70 +184,74 @@ static fx_node *safe_softmax(fx_rw *w, match *p, fx_node *n)
 }
 
 /* How the leading size of the products is batch times heads: as the scores are viewed, or an operand before it was. */
-static void find_heads(match *p, const fx_node *scores)
+static void find_heads(fx_context *ctx, match *p, const fx_node *scores)
 {
     const fx_node *from[] = {scores, fx_node_input(p->q, 0), fx_node_input(p->v, 0)};
     for (int i = 0; i < 3; i++) {
         bool view = i == 0 || fx_is_call(i == 1 ? p->q : p->v, FX_OP_view);
-        if (view && fx_is_tensor(from[i]) && from[i]->type->rank == 4 && fx_dim_size(from[i], 0) * fx_dim_size(from[i], 1) == fx_dim_size(p->q, 0)) {
-            p->batch = fx_dim_size(from[i], 0);
-            p->heads = fx_dim_size(from[i], 1);
+        if (!view || !is_tensor(from[i]) || from[i]->type->rank != 4)
+            continue;
+        fx_dim batch = size_of(from[i], 0), heads = size_of(from[i], 1);
+        if (fx_dim_equal(fx_dim_mul(ctx, batch, heads), size_of(p->q, 0))) {
+            p->batch = batch;
+            p->heads = heads;
             return;
         }
     }
-    p->batch = 1;
-    p->heads = fx_dim_size(p->q, 0);
+    p->batch = fx_dim_of(1);
+    p->heads = size_of(p->q, 0);
 }
 
 /* A mask or bias with rank 4, broadcasting to [batch, heads, m, n]; NULL when it does not fit. */
 static fx_node *mask4(fx_rw *w, const match *p, const struct addend *a, const char *suffix)
 {
-    int64_t own[FX_MAX_RANK], sizes[4] = {1, 1, 1, 1};
-    int rank = fx_dims(a->node, own), lead = a->rank - 2, skip = 0;
-    int64_t all[FX_MAX_RANK];
+    const fx_dim one = fx_dim_of(1);
+    fx_dim own[FX_MAX_RANK], all[FX_MAX_RANK], sizes[4] = {one, one, one, one};
+    int rank = fx_sizes(a->node, own), lead = a->rank - 2, skip = 0;
     fx_node *mask = a->node;
     for (int i = 0; i < a->rank; i++)
-        all[i] = i < a->rank - rank ? 1 : own[i - (a->rank - rank)];
-    while (lead - skip > 2 && a->lead[skip] == 1)
+        all[i] = i < a->rank - rank ? one : own[i - (a->rank - rank)];
+    while (lead - skip > 2 && fx_dim_is(a->lead[skip], 1))
         skip++;
     sizes[2] = all[lead];
     sizes[3] = all[lead + 1];
-    if (lead - skip == 2 && a->lead[skip] == p->batch && a->lead[skip + 1] == p->heads) {
-        sizes[0] = all[skip];
-        sizes[1] = all[skip + 1];
-    } else if (lead - skip == 3 && a->lead[skip] * a->lead[skip + 1] == p->batch && a->lead[skip + 2] == p->heads) {
+    const fx_dim *at = a->lead + skip, *has = all + skip;
+    if (lead - skip == 2 && fx_dim_equal(at[0], p->batch) && fx_dim_equal(at[1], p->heads)) {
+        sizes[0] = has[0];
+        sizes[1] = has[1];
+    } else if (lead - skip == 3 && fx_dim_equal(fx_dim_mul(w->ctx, at[0], at[1]), p->batch) && fx_dim_equal(at[2], p->heads)) {
         /* the batch is split where it is added, as into pictures and windows of each: repeated for all pictures */
-        sizes[1] = all[skip + 2];
-        if (all[skip] != 1 || all[skip + 1] != 1) {
-            int64_t apart[5] = {all[skip], all[skip + 1], all[skip + 2], all[lead], all[lead + 1]};
-            mask = fx_rw_view(w, mask, 5, apart, fx_arena_printf(w->scratch, "%s_of", suffix));
-            apart[0] = a->lead[skip];
-            apart[1] = a->lead[skip + 1];
-            mask = fx_rw_expand(w, mask, 5, apart, fx_arena_printf(w->scratch, "%s_for", suffix));
+        sizes[1] = has[2];
+        if (!fx_dim_is(has[0], 1) || !fx_dim_is(has[1], 1)) {
+            fx_dim apart[5] = {has[0], has[1], has[2], all[lead], all[lead + 1]};
+            mask = fx_rw_view_to(w, mask, 5, apart, fx_arena_printf(w->scratch, "%s_of", suffix));
+            apart[0] = at[0];
+            apart[1] = at[1];
+            mask = fx_rw_expand_to(w, mask, 5, apart, fx_arena_printf(w->scratch, "%s_for", suffix));
             sizes[0] = p->batch;
         }
-    } else if (lead - skip == 1 && a->lead[skip] == p->batch * p->heads) {
-        if (all[skip] != 1) {
+    } else if (lead - skip == 1 && fx_dim_equal(at[0], fx_dim_mul(w->ctx, p->batch, p->heads))) {
+        if (!fx_dim_is(has[0], 1)) {
             sizes[0] = p->batch;
             sizes[1] = p->heads;
         }
     } else {
         for (int i = skip; i < lead; i++)
-            if (all[i] != 1)
+            if (!fx_dim_is(all[i], 1))
                 return NULL;
     }
-    return fx_rw_view(w, mask, 4, sizes, suffix);
+    return fx_rw_view_to(w, mask, 4, sizes, suffix);
 }
 
 static fx_node *operand4(fx_rw *w, const match *p, fx_node *x, const char *suffix)
 {
-    return fx_rw_view(w, x, 4, (int64_t[]){p->batch, p->heads, fx_dim_size(x, -2), fx_dim_size(x, -1)}, suffix);
+    return fx_rw_view_to(w, x, 4, (fx_dim[]){p->batch, p->heads, size_of(x, -2), size_of(x, -1)}, suffix);
 }
 
 static bool recognise(fx_rw *w)
 {
     match p = {.v = fx_node_input(w->at, 1)};
-    if (!fx_is_tensor(w->at) || w->at->type->dtype != FX_F32 || !p.v)
+    if (!is_tensor(w->at) || w->at->type->dtype != FX_F32 || !p.v)
         return false;
     fx_node *soft = safe_softmax(w, &p, through_views(fx_node_input(w->at, 0)));
     if (!only(soft, FX_OP__softmax) || soft->type->dtype != FX_F32 || soft->type->rank < 2 ||
@@ -222,10 +259,13 @@ static bool recognise(fx_rw *w)
         return false;
     fx_node *scores = fx_node_input(soft, 0), *start = scores;
     if (p.safe) { /* its other use is the comparison, which goes too */
-        if (!fx_is_call(scores, FX_OP_add_Tensor) || !fx_is_number(scores, 2, &p.scale) || p.scale != 1)
+        if (fx_is_call(scores, FX_OP_add_Tensor)) {
+            if (!fx_is_number(scores, 2, &p.scale) || p.scale != 1 || !fx_same_type(fx_node_input(scores, 0), scores) ||
+                !take_mask(&p, fx_node_input(scores, 1), scores, false))
+                return false;
+        } else if (!keeps_matrices(scores)) {
             return false;
-        if (!fx_same_type(fx_node_input(scores, 0), scores) || !take_mask(&p, fx_node_input(scores, 1), scores, false))
-            return false;
+        }
         start = fx_node_input(scores, 0);
     }
     fx_node *product = trace_scores(w, &p, start);
@@ -233,11 +273,10 @@ static bool recognise(fx_rw *w)
         return false;
     p.q = fx_node_input(product, 0);
     p.kt = fx_node_input(product, 1);
-    p.m = fx_dim_size(p.q, -2);
-    p.n = fx_dim_size(p.kt, -1);
-    if (!p.m || !p.n || !fx_dim_size(p.q, -1) || fx_dim_size(p.v, 0) != fx_dim_size(p.q, 0))
+    fx_dim rows = size_of(p.q, -2);
+    if (fx_dim_is(rows, 0) || fx_dim_is(size_of(p.kt, -1), 0) || fx_dim_is(size_of(p.q, -1), 0) || !fx_dim_equal(size_of(p.v, 0), size_of(p.q, 0)))
         return false;
-    find_heads(&p, p.mask.node && p.mask.rank == 4 ? scores : soft->type->rank == 4 ? soft : product);
+    find_heads(w->ctx, &p, p.mask.node && p.mask.rank == 4 ? scores : soft->type->rank == 4 ? soft : product);
     fx_node *mask = NULL, *bias = NULL;
     if (p.safe && p.bias.node)
         return false;
@@ -259,32 +298,22 @@ static bool recognise(fx_rw *w)
         fx_call_node(&c, bias);
     }
     fx_node *y = fx_rw_node(w, &c, "attention");
-    fx_rw_view(w, y, 3, (int64_t[]){p.batch * p.heads, p.m, fx_dim_size(p.v, -1)}, NULL);
+    fx_rw_view_to(w, y, 3, (fx_dim[]){size_of(p.q, 0), rows, size_of(p.v, -1)}, NULL);
     return true;
 }
 
 /* ---- one node -> spelled out ------------------------------------------------------------------------------------------- */
 
 /* [B, H, m, n] as [B * heads, m, n]; fewer heads are repeated. */
-static fx_node *matrices(fx_rw *w, fx_node *x, int64_t heads, const char *suffix)
+static fx_node *matrices(fx_rw *w, fx_node *x, fx_dim heads, const char *suffix)
 {
-    int64_t s[4], own = fx_dim_size(x, 1);
-    fx_dims(x, s);
-    if (own != heads) {
-        x = fx_rw_view(w, x, 5, (int64_t[]){s[0], own, 1, s[2], s[3]}, "group");
-        x = fx_rw_expand(w, x, 5, (int64_t[]){s[0], own, heads / own, s[2], s[3]}, "heads");
+    fx_dim s[FX_MAX_RANK], times;
+    fx_sizes(x, s);
+    if (!fx_dim_equal(s[1], heads) && fx_dim_divide(w->ctx, heads, s[1], &times)) {
+        x = fx_rw_view_to(w, x, 5, (fx_dim[]){s[0], s[1], fx_dim_of(1), s[2], s[3]}, "group");
+        x = fx_rw_expand_to(w, x, 5, (fx_dim[]){s[0], s[1], times, s[2], s[3]}, "heads");
     }
-    return fx_rw_view(w, x, 3, (int64_t[]){s[0] * heads, s[2], s[3]}, suffix);
-}
-
-static fx_node *arange(fx_rw *w, int64_t n, const char *suffix)
-{
-    fx_call c = fx_rw_call(w, FX_OP_arange_start_step);
-    fx_call_int(&c, 0);
-    fx_call_int(&c, n);
-    fx_call_int(&c, 1);
-    fx_call_arg(&c, fx_arg_dtype(w->ctx, FX_I64));
-    return fx_rw_node(w, &c, suffix);
+    return fx_rw_view_to(w, x, 3, (fx_dim[]){fx_dim_mul(w->ctx, s[0], heads), s[2], s[3]}, suffix);
 }
 
 static void spell_out(fx_rw *w)
@@ -294,13 +323,13 @@ static void spell_out(fx_rw *w)
     fx_dtype dtype = q->type->dtype;
     if (mask && mask->type->dtype != FX_BOOL)
         mask = fx_rw_wide(w, mask);
-    int64_t heads = fx_dim_size(q, 1), batch = fx_dim_size(q, 0), m = fx_dim_size(q, 2), keys = fx_dim_size(k, 2);
-    int64_t shape[4] = {batch, heads, m, keys}, flat[3] = {batch * heads, m, keys}, out[4];
+    fx_dim batch = size_of(q, 0), heads = size_of(q, 1), m = size_of(q, 2), keys = size_of(k, 2);
+    fx_dim shape[4] = {batch, heads, m, keys}, flat[3] = {fx_dim_mul(w->ctx, batch, heads), m, keys}, out[FX_MAX_RANK];
     bool spelled = n->op->id == FX_OP_attention;
-    fx_dims(n, out);
+    fx_sizes(n, out);
     fx_node *kt = fx_rw_permute(w, matrices(w, k, heads, "keys"), 3, (int64_t[]){0, 2, 1}, "keys_t");
     fx_node *s = fx_rw_binary(w, FX_OP_bmm, matrices(w, q, heads, "queries"), kt, "products");
-    s = fx_rw_number(w, FX_OP_mul_Tensor, fx_rw_view(w, s, 4, shape, "scores"), fx_node_float(n, 6), "scaled");
+    s = fx_rw_number(w, FX_OP_mul_Tensor, fx_rw_view_to(w, s, 4, shape, "scores"), fx_node_float(n, 6), "scaled");
     fx_node *low = fx_rw_scalar(w, -INFINITY, dtype, "low");
     if (spelled && fx_node_input(n, 9)) {
         fx_node *bias = fx_rw_wide(w, fx_node_input(n, 9));
@@ -315,8 +344,8 @@ static void spell_out(fx_rw *w)
         s = fx_rw_binary(w, FX_OP_add_Tensor, s, mask, "masked");
     }
     if (fx_node_bool(n, 5)) {
-        fx_node *row = fx_rw_view(w, arange(w, m, "row"), 2, (int64_t[]){m, 1}, "rows");
-        fx_node *seen = fx_rw_binary(w, FX_OP_ge_Tensor, row, arange(w, keys, "columns"), "seen");
+        fx_node *row = fx_rw_view_to(w, fx_rw_arange(w, fx_dim_of(0), m, "row"), 2, (fx_dim[]){m, fx_dim_of(1)}, "rows");
+        fx_node *seen = fx_rw_binary(w, FX_OP_ge_Tensor, row, fx_rw_arange(w, fx_dim_of(0), keys, "columns"), "seen");
         s = fx_rw_where(w, seen, s, low, "causal");
     }
     fx_call c = fx_rw_call(w, FX_OP__softmax);
@@ -332,12 +361,12 @@ static void spell_out(fx_rw *w)
         fx_node *empty = fx_rw_number(w, FX_OP_eq_Scalar, fx_rw_node(w, &c, "most"), -INFINITY, "empty");
         p = fx_rw_where(w, empty, fx_rw_scalar(w, 0, dtype, "zero"), p, "weights");
     }
-    fx_node *weights = fx_rw_view(w, p, 3, flat, "weights3"), *values = matrices(w, v, heads, "values");
+    fx_node *weights = fx_rw_view_to(w, p, 3, flat, "weights3"), *values = matrices(w, v, heads, "values");
     fx_node *y = fx_rw_binary(w, FX_OP_bmm, weights, values, "sums");
     if (dtype == n->type->dtype)
-        fx_rw_view(w, y, 4, out, NULL);
+        fx_rw_view_to(w, y, 4, out, NULL);
     else
-        fx_rw_cast(w, fx_rw_view(w, y, 4, out, "wide"), n->type->dtype, NULL);
+        fx_rw_cast(w, fx_rw_view_to(w, y, 4, out, "wide"), n->type->dtype, NULL);
 }
 
 /* The kernel adds masks of its own type: true is 0, false -inf. Half-wide floats are computed as float32. */
@@ -435,11 +464,6 @@ static bool group_heads(fx_rw *w)
     return true;
 }
 
-static bool is_static(const fx_node *n)
-{
-    return fx_is_tensor(n) && fx_is_tensor(fx_node_input(n, 0)) && fx_is_tensor(fx_node_input(n, 1));
-}
-
 fx_status fx_pass_attention(fx_lower *l)
 {
     fx_graph *g = l->graph;
@@ -457,7 +481,7 @@ fx_status fx_pass_attention(fx_lower *l)
             changed |= recognise(&w);
         } else if (fx_is_call(n, FX_OP_scaled_dot_product_attention)) {
             fx_dtype dtype = n->type->dtype;
-            if ((off || dtype == FX_F64) && is_static(n))
+            if (off || dtype == FX_F64)
                 spell_out(&w);
             else
                 prepare(&w);

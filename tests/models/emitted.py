@@ -77,10 +77,10 @@ def emit(model, folder, *options, target="native", weights="bin"):
     return json.loads(text.strip().splitlines()[-1]) | {"seconds": time.monotonic() - start}
 
 
-def build(folder, sizes, compiler="gcc", out="net.so", flags=(), link=()):
+def build(folder, sizes, compiler="gcc", out="net.so", flags=(), link=(), shim=SHIM):
     """Builds the emitted C, strictly, into a shared object; returns its path."""
     folder = pathlib.Path(folder)
-    (folder / "shim.c").write_text(SHIM)
+    (folder / "shim.c").write_text(shim)
     command([compiler, *STRICT, "-O2", *sizes["cflags"].split(), *flags, "-fPIC", "-shared", "-o", out, "net.c", "shim.c", *link, "-lm"], cwd=folder)
     return folder / out
 
