@@ -73,7 +73,15 @@ static int input_of(const fx_graph *g, const fx_node *n)
     return -1;
 }
 
-/* What nothing reads is not computed, and raises nothing: only ops that are outputs are looked at. */
+static bool only_output(const fx_node *n, const fx_node *end)
+{
+    for (const fx_use *u = n->first_use; u; u = u->next)
+        if (u->user != end)
+            return false;
+    return true;
+}
+
+/* What nothing reads is not computed, and raises nothing: only ops that are outputs are looked at, and nothing else, which could be written over. */
 void fz_make_wrong(fz_case *c)
 {
     fz_rng r = {c->seed ^ 0xd1342543de82ef95u};
@@ -82,7 +90,7 @@ void fz_make_wrong(fz_case *c)
     for (int t = 0; t < TRIES; t++) {
         const fx_node *n = end->operands[fz_below(&r, end->n_operands)].def;
         int first;
-        if (!raises(n, &first) || first >= n->n_operands)
+        if (!raises(n, &first) || first >= n->n_operands || !only_output(n, end))
             continue;
         const fx_node *index = n->operands[fz_in(&r, first, n->n_operands - 1)].def;
         int i = input_of(c->g, index);

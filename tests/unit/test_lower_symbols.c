@@ -41,6 +41,8 @@ static const struct {
     {"parts of a concatenation that a symbol pushes over an edge", "[2, inf]",
      IN("a", "i32[16, 2, 1]") IN("b", "i32[s, 2, 1]") IN("c", "i32[1, 2, 1]") IN("d", "i32[2, 1]") CALL("cat", "cat.default", "[%a, %b, %c, %a], 0")
      CALL("p", "select_scatter.default", "%cat, %d, 0, 18") CALL("y", "log1p.default", "%p") "output((%y,))\n", {2, 3, 4, 20}},
+    {"a product whose rows may be empty by the range", "[0, inf]",
+     IN("x", "f32[2, s, 3]") CALL("t", "transpose.int", "%x, 1, 2") CALL("y", "matmul.default", "%x, %t") "output((%y,))\n", {1, 2, 9}},
     {"group norm of no pixels", "[2, inf]",
      IN("x", "f32[1, 4, 1, s]") IN("w", "f32[4]") CALL("c", "constant_pad_nd.default", "%x, [-1, -1, 2, -1], 0")
      CALL("y", "group_norm.default", "%c, 2, %w, None, 0.001, False") "output((%y,))\n", {2, 3, 9}},
