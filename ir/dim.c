@@ -671,6 +671,26 @@ static bool replace_quotient(fx_context *ctx, proof *f, poly *p, bool mods)
 
 static bool at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v);
 
+/* Bound number a of a part of an expression, from above or from below: arguments of minima and maxima; a rest is less than what it is
+ * divided by, and no more than what is divided. False: there is none. */
+static bool part_bound(fx_context *ctx, fx_symbols symbols, const fx_sym *part, bool above, int a, fx_dim *out)
+{
+    int64_t lo, hi;
+    if (part->kind == (above ? FX_SYM_MIN : FX_SYM_MAX)) {
+        *out = fx_dim_sym(part->args[a]);
+        return true;
+    }
+    fx_dim_bounds(symbols, fx_dim_sym(part->args[1]), &lo, &hi);
+    if (part->kind != FX_SYM_MOD || !above || lo < 1)
+        return false;
+    *out = fx_dim_sym(part->args[a]);
+    if (a == 1)
+        *out = fx_dim_plus(ctx, *out, -1);
+    else
+        fx_dim_bounds(symbols, *out, &lo, &hi);
+    return lo >= 0;
+}
+
 /* A minimum is no more than each of its arguments, a maximum no less: where that can only make d smaller, one takes the other's place. */
 static bool at_least_by_parts(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v, int depth)
 {
@@ -682,7 +702,7 @@ static bool at_least_by_parts(fx_context *ctx, fx_symbols symbols, fx_dim d, int
         int n_parts;
         int64_t coef = factors(one, &n_parts, &part, &alone);
         for (int k = 0; k < n_parts; k++) {
-            if (part[k]->kind != (coef < 0 ? FX_SYM_MIN : FX_SYM_MAX))
+            if (part[k]->kind != (coef < 0 ? FX_SYM_MIN : FX_SYM_MAX) && (part[k]->kind != FX_SYM_MOD || coef > 0))
                 continue;
             fx_dim others = fx_dim_of(coef);
             bool positive = true;
@@ -696,7 +716,10 @@ static bool at_least_by_parts(fx_context *ctx, fx_symbols symbols, fx_dim d, int
             }
             fx_dim rest = fx_dim_sub(ctx, d, fx_dim_sym(one));
             for (int a = 0; positive && a < part[k]->n; a++) {
-                fx_dim less = fx_dim_add(ctx, rest, fx_dim_mul(ctx, others, fx_dim_sym(part[k]->args[a])));
+                fx_dim bound;
+                if (!part_bound(ctx, symbols, part[k], coef < 0, a, &bound))
+                    continue;
+                fx_dim less = fx_dim_add(ctx, rest, fx_dim_mul(ctx, others, bound));
                 if (at_least(ctx, symbols, less, v) || at_least_by_parts(ctx, symbols, less, v, depth + 1))
                     return true;
             }

@@ -259,7 +259,13 @@ static bool read(const cases *c, const axis *box, const fx_sym *s, quasi *out, o
     case FX_SYM_MOD:
         if (!read(c, box, s->args[0], &x, why) || !read(c, box, s->args[1], &y, why))
             return false;
-        if (!q_is_number(&y, &d)) {
+        if (!q_is_number(&y, &d)) { /* a quotient of something less is 0 */
+            quasi more = y;
+            bool less = q_add_scaled(&more, &x, -1) && q_add(&more, (qterm){.coef = -1}) && not_negative(c, box, &x, 0) && not_negative(c, box, &more, 0);
+            if (less && s->kind != FX_SYM_CEILDIV) {
+                *out = x;
+                return s->kind == FX_SYM_MOD || q_number(out, 0);
+            }
             *why = cut_of(c, box, &y);
             return false;
         }

@@ -90,6 +90,12 @@ START_TEST(cases_are_taken_apart)
     ck_assert(!le(mul(n(2), h), add(quotient(mul(n(8), square), 16), n(1))));
     ck_assert(le(fx_dim_max(ctx, h, n(19)), add(h, n(16))));
     ck_assert(!le(fx_dim_max(ctx, h, n(20)), add(h, n(16))));
+    /* what is divided by a symbol */
+    ck_assert(le(fx_dim_mod(ctx, n(18), h), add(h, n(-1))));
+    ck_assert(le(fx_dim_mod(ctx, mul(b, n(5)), h), add(h, n(-1))));
+    ck_assert(le(fx_dim_floordiv(ctx, n(18), h), n(6)));
+    ck_assert(!le(fx_dim_mod(ctx, n(18), h), add(h, n(-2))));
+    ck_assert(fx_dim_at_least(ctx, symbols, fx_dim_sub(ctx, n(18), fx_dim_mul(ctx, h, fx_dim_floordiv(ctx, n(18), h))), 0));
     /* two symbols */
     ck_assert(le(mul(quotient(h, 4), b), quotient(mul(h, b), 4)));
     ck_assert(!le(quotient(mul(h, b), 4), mul(quotient(h, 4), b)));
