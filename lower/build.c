@@ -262,8 +262,7 @@ static fx_status build_symbols(fx_build *b)
                 if (one->dims[i].sym) {
                     FX_TRY(known_symbols(b, n, one->dims[i].sym));
                     bool kernel = n->opcode == FX_CALL_FUNCTION && (n->op->id == FX_OP_convolution || n->op->cls == FX_CLASS_POOL);
-                    bool row = n->opcode == FX_CALL_FUNCTION && n->op->cls == FX_CLASS_CONTRACTION && i == one->rank - 1;
-                    narrow(b, one->dims[i], kernel || row);
+                    narrow(b, one->dims[i], kernel);
                 }
         }
     }
