@@ -284,7 +284,7 @@ fx_status fx_program_parse(fx_context *ctx, const char *file, const char *text, 
  * sizes, which are checked (FX_ERR_ARGUMENT); outputs are new tensors of ctx. Inputs that the program changes are changed. n_in may also
  * count the states (p->states, after the inputs), which are read and changed then; without them each run begins with the initial values.
  * `planned`: buffers lie in one arena at their offsets, so that a wrong plan gives wrong numbers; else each has memory of its own.
- * What was never written is NaN (integers: a pattern). Every access is checked; FX_INTERNAL names the step that leaves its buffer. A failed
+ * Threads of a block that have barriers run in step, a statement at a time. What was never written is NaN (integers: a pattern). Every access is checked; FX_INTERNAL names the step that leaves its buffer. A failed
  * CHECK is FX_ERR_ARGUMENT and names the step. */
 /* Values of the symbols, by position, as the sizes of the inputs tell; dtypes, sizes, ranges and limits are checked. */
 fx_status fx_program_values(fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values);

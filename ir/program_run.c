@@ -136,21 +136,36 @@ static size_t bytes_of(const fx_buf *b)
     return (size_t)b->numel.value * fx_dtype_size(b->dtype);
 }
 
-static fx_status exec(run *r, const fx_stmt *s)
+static fx_status exec_threads(run *r, const fx_stmt *loop);
+
+static bool has_barrier(const fx_stmt *s)
+{
+    for (; s; s = s->next)
+        if (s->kind == FX_ST_BARRIER || has_barrier(s->body))
+            return true;
+    return false;
+}
+
+/* The list, or (not `all`) its first statement alone, whose locals then stay. */
+static fx_status exec(run *r, const fx_stmt *s, bool all)
 {
     size_t visible = r->n_locals;
-    for (; s; s = s->next) {
+    for (; s; s = all ? s->next : NULL) {
         fx_scalar v;
         fx_tensor t;
         int64_t at;
         bool holds = true;
         switch (s->kind) {
         case FX_ST_LOOP:
+            if (s->loop == FX_LOOP_THREAD && has_barrier(s->body)) {
+                FX_TRY(exec_threads(r, s));
+                break;
+            }
             r->loops[r->n_loops].var = s->var;
             r->n_loops++;
             for (int64_t i = 0; i < s->extent.value; i++) {
                 r->loops[r->n_loops - 1].at = i;
-                FX_TRY(exec(r, s->body));
+                FX_TRY(exec(r, s->body, true));
             }
             r->n_loops--;
             break;
@@ -179,7 +194,7 @@ static fx_status exec(run *r, const fx_stmt *s)
             for (int i = 0; i < s->n_cond; i++)
                 holds = holds && index_of(r, &s->cond[i]) >= 0;
             if (holds)
-                FX_TRY(exec(r, s->body));
+                FX_TRY(exec(r, s->body, true));
             break;
         case FX_ST_CALL:
             FX_TRY(exec_call(r, s->call));
@@ -190,7 +205,7 @@ static fx_status exec(run *r, const fx_stmt *s)
         case FX_ST_CHECK:
             at = value_of(r, FX_VAR_LOCAL(s->local));
             if (at >= 0 && at < s->extent.value)
-                FX_TRY(exec(r, s->body));
+                FX_TRY(exec(r, s->body, true));
             else if (!r->failed)
                 r->failed = fx_arena_printf(r->arena, "step %s: %lld is out of range [0, %lld): %s", r->step->name, (long long)at,
                                             (long long)s->extent.value, s->text ? s->text : "an index");
@@ -200,7 +215,122 @@ static fx_status exec(run *r, const fx_stmt *s)
             break;
         }
     }
-    r->n_locals = visible;
+    if (all)
+        r->n_locals = visible;
+    return FX_OK;
+}
+
+/* ---- threads that wait for one another --------------------------------------------------------------------------------- */
+
+enum { MOST_ARRAYS = 8 };
+
+/* What is a thread's own. */
+typedef struct thread {
+    struct { int var; int64_t at; } loops[FX_MAX_LOOPS];
+    int n_loops;
+    local *locals; size_t n_locals, cap_locals;
+    struct { int buf; unsigned char *mem; } array[MOST_ARRAYS];
+    int n_arrays;
+} thread;
+
+static void leave_thread(const run *r, thread *t)
+{
+    memcpy(t->loops, r->loops, sizeof t->loops);
+    t->n_loops = r->n_loops;
+    t->locals = r->locals;
+    t->n_locals = r->n_locals;
+    t->cap_locals = r->cap_locals;
+}
+
+static void enter_thread(run *r, const thread *t)
+{
+    memcpy(r->loops, t->loops, sizeof t->loops);
+    r->n_loops = t->n_loops;
+    r->locals = t->locals;
+    r->n_locals = t->n_locals;
+    r->cap_locals = t->cap_locals;
+    for (int i = 0; i < t->n_arrays; i++)
+        r->mem[t->array[i].buf] = t->array[i].mem;
+}
+
+static fx_status own_array(run *r, thread *t, int buf)
+{
+    int i = 0;
+    while (i < t->n_arrays && t->array[i].buf != buf)
+        i++;
+    if (i == MOST_ARRAYS)
+        return broken(r, "a thread with more than %d arrays", MOST_ARRAYS);
+    if (i == t->n_arrays) {
+        t->n_arrays++;
+        t->array[i].buf = buf;
+        t->array[i].mem = fx_arena_alloc(r->arena, bytes_of(&r->p->bufs[buf]) + 1);
+    }
+    r->mem[buf] = t->array[i].mem;
+    return FX_OK;
+}
+
+/* Every statement is done by all threads before the next one begins: at barriers all have waited. */
+static fx_status lockstep(run *r, thread *v, size_t n, const fx_stmt *s);
+
+/* The body of a loop with barriers: by so many times as many threads where it is one over threads, else round by round. */
+static fx_status lockstep_loop(run *r, thread *v, size_t n, const fx_stmt *s)
+{
+    int64_t extent = s->extent.value, copies = s->loop == FX_LOOP_THREAD ? extent : 1, rounds = s->loop == FX_LOOP_THREAD ? 1 : extent;
+    if (extent <= 0)
+        return FX_OK;
+    thread *all = FX_NEW_ARRAY(r->arena, thread, n * (size_t)copies);
+    for (size_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < copies; k++) {
+            thread *t = &all[i * (size_t)copies + (size_t)k];
+            *t = v[i];
+            if (copies > 1)
+                t->locals = fx_arena_dup(r->arena, t->locals, t->cap_locals * sizeof *t->locals);
+            t->loops[t->n_loops].var = s->var;
+            t->loops[t->n_loops++].at = k;
+        }
+    for (int64_t k = 0; k < rounds; k++) {
+        for (size_t i = 0; rounds > 1 && i < n; i++)
+            all[i].loops[all[i].n_loops - 1].at = k;
+        FX_TRY(lockstep(r, all, n * (size_t)copies, s->body));
+    }
+    for (size_t i = 0; copies == 1 && i < n; i++) { /* the same threads: their locals may have moved */
+        all[i].n_loops--;
+        v[i] = all[i];
+    }
+    return FX_OK;
+}
+
+static fx_status lockstep(run *r, thread *v, size_t n, const fx_stmt *s)
+{
+    size_t visible = n ? v[0].n_locals : 0; /* threads define the same ones */
+    for (; s; s = s->next) {
+        if (s->body && has_barrier(s->body)) {
+            if (s->kind != FX_ST_LOOP)
+                return broken(r, "a barrier inside a guard");
+            FX_TRY(lockstep_loop(r, v, n, s));
+            continue;
+        }
+        for (size_t i = 0; i < n; i++) {
+            enter_thread(r, &v[i]);
+            if (s->kind == FX_ST_ARRAY)
+                FX_TRY(own_array(r, &v[i], s->buf));
+            FX_TRY(exec(r, s, false));
+            leave_thread(r, &v[i]);
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        v[i].n_locals = visible;
+    return FX_OK;
+}
+
+static fx_status exec_threads(run *r, const fx_stmt *loop)
+{
+    thread around = {0}, one;
+    leave_thread(r, &around);
+    one = around;
+    one.locals = fx_arena_dup(r->arena, around.locals, around.cap_locals * sizeof *around.locals);
+    FX_TRY(lockstep_loop(r, &one, 1, loop));
+    enter_thread(r, &around);
     return FX_OK;
 }
 
@@ -354,7 +484,7 @@ static fx_status run_program(void *arg)
         r.step = &p->steps[i];
         r.n_locals = 0;
         r.n_loops = 0;
-        st = exec(&r, p->steps[i].body);
+        st = exec(&r, p->steps[i].body, true);
     }
     if (st == FX_OK && r.failed)
         st = fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "%s", r.failed);

@@ -1,5 +1,5 @@
-/* tests/unit/test_barriers.c: loops over blocks and threads with barriers: what the verifier and the prover say of them, and random ones against
- * enumeration.
+/* tests/unit/test_barriers.c: loops over blocks and threads with barriers: what the verifier and the prover say of them, what the interpreter
+ * computes, and random ones against enumeration.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdio.h>
 
@@ -140,6 +140,57 @@ START_TEST(by_hand)
 }
 END_TEST
 
+/* ---- run ------------------------------------------------------------------------------------------------------------------------ */
+
+static float *filled(fx_tensor *t, int64_t n)
+{
+    *t = (fx_tensor){.dtype = FX_F32, .rank = 1, .sizes = {n}, .strides = {1}, .data = fx_arena_array(fx_context_arena(ctx), (size_t)n + 1, sizeof(float))};
+    for (int64_t i = 0; i < n; i++)
+        ((float *)t->data)[i] = (float)(i * 37 % 101 - 50);
+    return t->data;
+}
+
+static const float *result(const char *text, size_t n_in, const fx_tensor *in)
+{
+    fx_program *p;
+    fx_text messages;
+    fx_tensor *out;
+    size_t n_out;
+    ck_assert_msg(verify_text(text, false, &messages, &p) == FX_OK, "%s", messages.data);
+    ck_assert_msg(fx_program_run(p, false, n_in, in, &n_out, &out) == FX_OK, "%s", unit_message(ctx));
+    return out[0].data;
+}
+
+/* The interpreter waits at barriers: what another thread stored before one is there behind it. */
+START_TEST(threads_wait)
+{
+    fx_tensor in[2];
+    const float *x = filled(&in[0], 256 * 8);
+    in[0].rank = 2;
+    in[0].sizes[0] = 256;
+    in[0].sizes[1] = in[0].strides[0] = 8;
+    in[0].strides[1] = 1;
+    filled(&in[1], 3);
+    const float *y = result(tiles, 2, in);
+    for (int b = 0; b < 8; b++)
+        for (int t = 0; t < 8; t++) {
+            float sum = 0;
+            for (int k = 0; k < 4; k++)
+                for (int e = 0; e < 8; e++)
+                    sum += x[256 * b + 64 * k + 8 * t + e];
+            ck_assert_float_eq(y[8 * b + t], sum);
+        }
+    /* threads on two axes, each with an array and locals of its own, in rounds: every thread gets what its opposite one had */
+    y = result(HEAD("gpu") "sizes arena=0 weights=0 live=0 hash=0x0000000000000000\nbuffer x : input 0 f32[12]\nbuffer y : output 0 f32[12]\n"
+               "buffer tile : local f32[12]\nbuffer own : local f32[2]\ninput x \"x\" = x f32[12]\noutput y \"y\" = y f32[12]\n\n"
+               "step s {\n for v0 in 1 block x {\n array tile\n for v1 in 4 thread y {\n for v2 in 3 thread x {\n array own\n own[0] = x[3*v1 + v2]\n"
+               " for v3 in 3 {\n local t0 = add.f32(own[0], 1.0:f32)\n tile[3*v1 + v2] = t0:f32\n barrier\n own[1] = tile[-3*v1 - v2 + 11]\n barrier\n own[0] = own[1]\n }\n"
+               " y[3*v1 + v2] = own[0]\n }\n }\n }\n}\n", 1, (filled(&in[0], 12), in));
+    for (int i = 0; i < 12; i++)
+        ck_assert_float_eq(y[i], ((float *)in[0].data)[11 - i] + 3);
+}
+END_TEST
+
 /* ---- random threads against enumeration ---------------------------------------------------------------------------------------- */
 
 enum { THREADS = 3, ELEMENTS = 16 };
@@ -273,6 +324,7 @@ END_TEST
 static void add(TCase *t)
 {
     tcase_add_loop_test(t, by_hand, 0, sizeof cases / sizeof *cases);
+    tcase_add_test(t, threads_wait);
     tcase_add_test(t, random_threads);
 }
 
