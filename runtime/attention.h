@@ -386,7 +386,7 @@ FXRT_NOINLINE void fxrt_attention_sum_row(const fxrt_attention_desc *d, const fl
 }
 
 /* A unit of at most FXRT_ATTENTION_FEW queries, which are copied first: o may be q. */
-static inline void fxrt_attention_few(const fxrt_attention_desc *d, const fxrt_attention_unit *u)
+FXRT_NOINLINE void fxrt_attention_few(const fxrt_attention_desc *d, const fxrt_attention_unit *u)
 {
     const int n = d->causal ? fxrt_min_int(d->n, u->first + u->rows) : d->n;
     for (int i = 0; i < u->rows; i++) {
