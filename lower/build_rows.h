@@ -34,10 +34,12 @@ bool fx_row_dropped(const fx_row_shape *s, const fx_type *t);
 
 enum { FX_ROWS_PARTS = 3, FX_ROWS_FOLDS = 2 * FX_ROWS_MEMBERS, FX_ROWS_ACCESSES = FX_ROWS_LEAVES + FX_ROWS_OUTPUTS };
 
-/* How a leaf's dims meet the rows': by their ends, or (DROPPED) as those of a result without the dims that go. */
+/* How a leaf's dims meet the rows': by their ends, or (DROPPED) as those of a result without the dims that go. through: its index in memory,
+ * read through a map; NULL: it has strides. */
 typedef struct fx_row_leaf {
     fx_node *node;
     bool dropped;
+    const fx_ix *through;
 } fx_row_leaf;
 
 /* A result a row: a local, or an array over the rows that are done at a time. */
@@ -85,10 +87,11 @@ typedef struct fx_row_region {
     int n_outs;
     fx_row_fold fold[FX_ROWS_FOLDS];
     int n_folds, n_passes;
-    /* accesses: leaves, then outputs; by the dims that stay and those that go */
+    /* accesses: leaves, then outputs; by the rows' dims, then by the loops over the dims that stay and those that go */
+    fx_nest_access access[FX_ROWS_ACCESSES];
     fx_nest_access stay_access[FX_ROWS_ACCESSES], row_access[FX_ROWS_ACCESSES];
     fx_nest stay, row;
-    fx_affine stay_at[FX_MAX_RANK], row_at[FX_MAX_RANK]; /* where the code being made is */
+    fx_affine stay_at[FX_NEST_DIMS], row_at[FX_NEST_DIMS]; /* where the code being made is */
     bool batched;              /* several rows at a time */
     int lanes;                 /* accumulators (1: a local), or rows at a time */
     fx_dim n_lanes;            /* batched: of the rows being done */

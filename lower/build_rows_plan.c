@@ -148,17 +148,34 @@ static void aligned(const fx_row_region *r, const fx_window *v, bool dropped, fx
 
 static void add_access(fx_row_region *r, int access, const fx_window *v, bool dropped)
 {
-    fx_dim strides[FX_MAX_RANK];
-    int stay = 0, gone = 0;
-    aligned(r, v, dropped, strides);
-    r->stay_access[access] = (fx_nest_access){.buf = v->buf, .offset = v->offset};
-    r->row_access[access] = (fx_nest_access){.buf = v->buf};
-    for (int i = 0; i < r->s->rank; i++) {
-        if (r->s->gone[i])
-            r->row_access[access].strides[gone++] = strides[i];
-        else
-            r->stay_access[access].strides[stay++] = strides[i];
-    }
+    r->access[access] = (fx_nest_access){.buf = v->buf, .offset = v->offset};
+    aligned(r, v, dropped, r->access[access].strides);
+}
+
+/* A leaf that is not stored, read through its map where that has one piece; false: it has to be stored. */
+static fx_status read_leaf(fx_row_region *r, int at, bool *done)
+{
+    fx_row_leaf *leaf = &r->leaf[at];
+    fx_read read;
+    *done = false;
+    if (leaf->dropped || !fx_build_is_lazy(r->b, leaf->node) || leaf->node->type->rank > r->s->rank)
+        return FX_OK;
+    FX_TRY(fx_build_read(r->b, leaf->node, r->s->rank, r->s->dims, &read));
+    if (read.strided || read.map->n != 1 || read.map->piece[0].source < 0)
+        return FX_OK;
+    leaf->through = read.map->piece[0].index[0];
+    r->access[at] = (fx_nest_access){.buf = read.buf[read.map->piece[0].source]};
+    *done = true;
+    return FX_OK;
+}
+
+static fx_status store_leaf(fx_row_region *r, int at)
+{
+    fx_window v;
+    FX_TRY(fx_build_value(r->b, r->leaf[at].node, &v));
+    r->leaf[at].through = NULL;
+    add_access(r, at, &v, r->leaf[at].dropped);
+    return FX_OK;
 }
 
 bool fx_row_is_dropped(const fx_row_region *r, const fx_row_member *m)
@@ -183,10 +200,11 @@ static fx_status find_leaves(fx_row_region *r)
                 continue;
             if (at == FX_ROWS_LEAVES)
                 return fx_fail(b->ctx, FX_INTERNAL, &r->root->loc, "a region of rows reads more than %d tensors", FX_ROWS_LEAVES);
-            fx_window v;
-            FX_TRY(fx_build_value(b, d, &v));
-            r->leaf[r->n_leaves++] = (fx_row_leaf){d, dropped};
-            add_access(r, at, &v, dropped);
+            bool done;
+            r->leaf[r->n_leaves++] = (fx_row_leaf){d, dropped, NULL};
+            FX_TRY(read_leaf(r, at, &done));
+            if (!done)
+                FX_TRY(store_leaf(r, at));
         }
     }
     return FX_OK;
@@ -198,7 +216,7 @@ static bool main_window(fx_row_region *r, fx_window *v)
     for (int constants = 0; constants < 2; constants++) {
         for (int k = 0; k < r->n_leaves; k++) {
             const fx_type *t = r->leaf[k].node->type;
-            bool same = !r->leaf[k].dropped && t->kind == FX_TYPE_TENSOR && t->rank == r->s->rank && (constants || !fx_build_is_constant(r->leaf[k].node));
+            bool same = !r->leaf[k].dropped && !r->leaf[k].through && t->kind == FX_TYPE_TENSOR && t->rank == r->s->rank && (constants || !fx_build_is_constant(r->leaf[k].node));
             for (int i = 0; same && i < t->rank; i++)
                 same = fx_dim_equal(t->dims[i], r->s->dims[i]);
             if (same)
@@ -255,30 +273,109 @@ static fx_status find_outputs(fx_row_region *r, const fx_window *like)
     return FX_OK;
 }
 
-static void make_nests(fx_row_region *r, bool has_main, const fx_window *main)
+/* The rows' dims as loops: parts of them where something is read through a map. */
+typedef struct row_parts {
+    fx_split split;
+    int order[FX_NEST_DIMS];       /* as the main tensor lies in memory, the parts of a dim outermost first */
+} row_parts;
+
+static void order_parts(fx_row_region *r, const fx_window *main, row_parts *p)
 {
-    fx_build *b = r->b;
-    fx_dim stay[FX_MAX_RANK], gone[FX_MAX_RANK];
-    int order[FX_MAX_RANK], stay_order[FX_MAX_RANK], gone_order[FX_MAX_RANK], at[FX_MAX_RANK], n_stay = 0, n_gone = 0, s = 0, g = 0;
-    for (int i = 0; i < r->s->rank; i++) {
+    int order[FX_MAX_RANK], n = 0;
+    for (int i = 0; i < r->s->rank; i++)
         order[i] = i;
-        at[i] = r->s->gone[i] ? n_gone : n_stay;
-        if (r->s->gone[i])
-            gone[n_gone++] = r->s->dims[i];
-        else
-            stay[n_stay++] = r->s->dims[i];
+    if (main)
+        fx_window_order(r->b, main, order);
+    for (int i = 0; i < r->s->rank; i++)
+        for (int k = 0; k < p->split.n; k++)
+            if (p->split.dim[k] == order[i])
+                p->order[n++] = k;
+}
+
+/* The strides of access `at` by the parts; false when its index is not affine in them. */
+static bool over_parts(fx_row_region *r, const fx_imaps *m, const row_parts *p, int at, fx_dim *offset, fx_dim *strides)
+{
+    const fx_ix *through = at < r->n_leaves ? r->leaf[at].through : NULL;
+    if (through)
+        return fx_ix_over(m, through, &p->split, offset, strides);
+    *offset = r->access[at].offset;
+    for (int k = 0; k < p->split.n; k++)
+        strides[k] = fx_dim_mul(r->b->ctx, r->access[at].strides[p->split.dim[k]], p->split.coef[k]);
+    return true;
+}
+
+/* Whether the innermost loop over the row, or that over rows done at a time, is worth vectors and goes through memory without gaps: passes over the
+ * row read it several times, which costs more than a copy where lines of memory are fetched for an element each. */
+static bool reads_dense(const fx_row_region *r, const row_parts *p, const fx_dim *strides)
+{
+    enum { DENSE_FROM = 8 };
+    bool seen[2] = {false, false}, dense = false;
+    for (int i = p->split.n - 1; i >= 0; i--) {
+        int k = p->order[i];
+        bool gone = r->s->gone[p->split.dim[k]];
+        if (seen[gone] || fx_dim_is(p->split.extent[k], 1))
+            continue;
+        seen[gone] = true;
+        dense |= fx_dim_is(strides[k], 1) && (!fx_dim_known(p->split.extent[k]) || p->split.extent[k].value >= DENSE_FROM);
     }
-    if (has_main)
-        fx_window_order(b, main, order);
+    return dense;
+}
+
+/* Splits the rows' dims for what is read through maps, or stores that. */
+static fx_status split_dims(fx_row_region *r, const fx_window *main, row_parts *p)
+{
+    fx_imaps m = fx_build_imaps(r->b);
+    const fx_ix *x[FX_ROWS_LEAVES];
+    int n = 0;
+    for (int k = 0; k < r->n_leaves; k++)
+        if (r->leaf[k].through)
+            x[n++] = r->leaf[k].through;
+    enum { MOST_PARTS = FX_MAX_LOOPS - 4 }; /* lanes are loops too */
+    bool split = n > 0 && fx_ix_refine(&m, r->s->rank, r->s->dims, n, x, &p->split) && p->split.n <= MOST_PARTS;
+    if (split)
+        order_parts(r, main, p);
+    for (int k = 0; split && k < r->n_leaves; k++) {
+        fx_dim offset, strides[FX_NEST_DIMS];
+        split = !r->leaf[k].through || (over_parts(r, &m, p, k, &offset, strides) && reads_dense(r, p, strides));
+    }
+    if (split)
+        return FX_OK;
+    for (int k = 0; k < r->n_leaves; k++)
+        if (r->leaf[k].through)
+            FX_TRY(store_leaf(r, k));
+    p->split = (fx_split){.n = r->s->rank};
     for (int i = 0; i < r->s->rank; i++) {
-        if (r->s->gone[order[i]])
-            gone_order[g++] = at[order[i]];
-        else
-            stay_order[s++] = at[order[i]];
+        p->split.dim[i] = i;
+        p->split.extent[i] = r->s->dims[i];
+        p->split.coef[i] = fx_dim_of(1);
     }
-    int n = r->n_leaves + r->n_outs;
-    r->stay = fx_nest_make(b, n_stay, stay, stay_order, n, r->stay_access);
-    r->row = fx_nest_make(b, n_gone, gone, gone_order, n, r->row_access);
+    order_parts(r, main, p);
+    return FX_OK;
+}
+
+static void make_nests(fx_row_region *r, const row_parts *p)
+{
+    fx_imaps m = fx_build_imaps(r->b);
+    fx_dim extent[2][FX_NEST_DIMS];
+    int order[2][FX_NEST_DIMS], at[FX_NEST_DIMS], n_of[2] = {0, 0}, placed[2] = {0, 0}, n = r->n_leaves + r->n_outs;
+    for (int k = 0; k < p->split.n; k++) {
+        bool gone = r->s->gone[p->split.dim[k]];
+        at[k] = n_of[gone]++;
+        extent[gone][at[k]] = p->split.extent[k];
+    }
+    for (int i = 0; i < p->split.n; i++) {
+        bool gone = r->s->gone[p->split.dim[p->order[i]]];
+        order[gone][placed[gone]++] = at[p->order[i]];
+    }
+    for (int a = 0; a < n; a++) {
+        fx_dim strides[FX_NEST_DIMS];
+        r->stay_access[a] = r->row_access[a] = (fx_nest_access){.buf = r->access[a].buf};
+        over_parts(r, &m, p, a, &r->stay_access[a].offset, strides);
+        for (int k = 0; k < p->split.n; k++)
+            (r->s->gone[p->split.dim[k]] ? r->row_access : r->stay_access)[a].strides[at[k]] = strides[k];
+    }
+    r->stay = fx_nest_make(r->b, n_of[0], extent[0], order[0], n, r->stay_access);
+    r->row = fx_nest_make(r->b, n_of[1], extent[1], order[1], n, r->row_access);
 }
 
 /* How the rows are folded: see above. */
@@ -344,9 +441,11 @@ fx_status fx_row_plan(fx_row_region *r)
     fx_window like = main;
     for (int i = 0; has_main && i < like.rank; i++)
         like.strides[i] = fx_window_magnitude(b, like.strides[i]);
+    row_parts parts;
+    FX_TRY(split_dims(r, has_main ? &main : NULL, &parts));
     FX_TRY(find_outputs(r, has_main ? &like : NULL));
     fx_build_step(b, b->group[r->root->id].rows->named, title(r));
-    make_nests(r, has_main, &main);
+    make_nests(r, &parts);
     choose_lanes(r);
     decide_kept(r);
     return FX_OK;
