@@ -32,7 +32,7 @@ static inline bool fz_one_in(fz_rng *r, int64_t n) { return fz_below(r, n) == 0;
 
 /* All but complex numbers. */
 enum { FZ_DTYPES = 1 << FX_F32 | 1 << FX_F64 | 1 << FX_F16 | 1 << FX_BF16 | 1 << FX_I8 | 1 << FX_I16 | 1 << FX_I32 | 1 << FX_I64 | 1 << FX_U8 | 1 << FX_BOOL };
-enum { FZ_MAX_INPUTS = 24, FZ_MAX_OUTPUTS = 8, FZ_MAX_NUMEL = 1200, FZ_MAX_VARIANTS = 3, FZ_MAX_RUNS = FZ_MAX_VARIANTS + 2 };
+enum { FZ_MAX_INPUTS = 24, FZ_MAX_OUTPUTS = 8, FZ_MAX_RESULTS = FZ_MAX_INPUTS + FZ_MAX_OUTPUTS, FZ_MAX_NUMEL = 1200, FZ_MAX_VARIANTS = 3, FZ_MAX_RUNS = FZ_MAX_VARIANTS + 2 };
 
 /* How a case is compiled; drawn, and written beside a failure. */
 typedef struct fz_settings {
@@ -64,8 +64,9 @@ typedef struct fz_case {
     struct fz_case *wrong;       /* the same with a wrong number among the inputs (wrong.c); NULL: none */
     bool reference;              /* out and error are there */
     size_t n_out;
-    fx_tensor out[FZ_MAX_OUTPUTS];
-    const double *error[FZ_MAX_OUTPUTS]; /* by element: how far a result may be off; NULL: not one bit */
+    fx_tensor out[FZ_MAX_RESULTS]; /* the outputs; then what inputs are after a run that changes them */
+    const double *error[FZ_MAX_RESULTS]; /* by element: how far a result may be off; NULL: not one bit */
+    size_t n_changed, changed[FZ_MAX_INPUTS]; /* numbers of the inputs that change */
     fx_program *program;         /* lowered */
     /* With a symbol for a size: the graph that is lowered, and the case at other sizes. */
     int64_t symbol_from, size;   /* the size it stands for (0: none), and has here */
@@ -148,11 +149,13 @@ void fz_make_wrong(fz_case *c);
 
 /* Fills out and error: what each element has to be, and how near; with symbol_from, at other sizes too. */
 fx_status fz_reference(fz_case *c);
+/* Interprets a copy of the case's graph on copies of its inputs (own), which are then as the run leaves them. */
+fx_status fz_interpret(const fz_case *c, fx_tensor *own, size_t *n_out, fx_tensor **out);
 /* How outputs compare: counts of elements asked bit for bit, within a bound, not at all. */
 typedef struct fz_tally {
     uint64_t exact, bounded, unknown;
 } fz_tally;
-/* False with a message when got is not output i. tally may be NULL. */
+/* False with a message when got is not output i (n_out + k: changed input k). tally may be NULL. */
 bool fz_compare(const fz_case *c, size_t i, const fx_tensor *got, fz_tally *tally, char *text, size_t size);
 
 /* ---- case.c: through lowering and the loop program's interpreter ---------------------------------------------------------------- */

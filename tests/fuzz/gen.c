@@ -261,13 +261,13 @@ static bool overlaps(const fx_node *n)
     return false;
 }
 
-/* The same call in place, where its first operand is what a call gave. */
+/* The same call in place, where its first operand is what a call gave, an input or a constant. */
 static fx_node *write_in_place(fz_gen *g, fx_node *n)
 {
     const char *name = n->op->name, *dot = strrchr(name, '.');
     fx_node *self = n->n_operands ? n->operands[0].def : NULL;
     bool inplace;
-    if (!has_in_place(n->op) || !self || overlaps(self) || self->opcode != FX_CALL_FUNCTION || !dot || fx_node_input(n, 0) != self || !fx_type_same_tensor(self->type, n->type))
+    if (!has_in_place(n->op) || !self || overlaps(self) || !dot || fx_node_input(n, 0) != self || !fx_type_same_tensor(self->type, n->type))
         return n;
     const char *target = fx_intern_f(g->ctx, "%.*s_%s", (int)(dot - name), name, dot);
     const fx_op *op = fx_op_find(target, &inplace);

@@ -310,8 +310,8 @@ static bool prepend(const char *path, const char *head)
 bool fz_keep(fz_case *c, const char *folder, const char *name, const fz_failure *f, const fz_build *b)
 {
     char path[600], head[2600], what[1000];
-    fx_tensor all[FZ_MAX_INPUTS + FZ_MAX_OUTPUTS];
-    const char *names[FZ_MAX_INPUTS + FZ_MAX_OUTPUTS];
+    fx_tensor all[FZ_MAX_INPUTS + FZ_MAX_RESULTS];
+    const char *names[FZ_MAX_INPUTS + FZ_MAX_RESULTS];
     size_t n = 0;
     bool wrong = c->wrong && strstr(f->text, "a wrong number");
     const fz_case *shown = wrong ? c->wrong : c; /* then there are no outputs */
@@ -319,7 +319,7 @@ bool fz_keep(fz_case *c, const char *folder, const char *name, const fz_failure 
         all[n] = shown->in[i];
         names[n] = fx_intern_f(c->ctx, "in%zu", i);
     }
-    for (size_t i = 0; c->reference && !wrong && i < c->n_out; i++, n++) {
+    for (size_t i = 0; c->reference && !wrong && i < c->n_out + c->n_changed; i++, n++) {
         all[n] = c->out[i];
         names[n] = fx_intern_f(c->ctx, "out%zu", i);
     }

@@ -126,7 +126,7 @@ static fx_status probe(void *arg)
     size_t n_out;
     for (size_t i = 0; i < a->c->n_in; i++)
         in[i] = fz_resized(a->c->ctx, &a->c->in[i], a->c->symbol_from, a->size);
-    return fx_graph_interpret(a->g, a->c->n_in, in, &n_out, &out);
+    return fx_graph_interpret(fx_graph_copy(a->g), a->c->n_in, in, &n_out, &out);
 }
 
 static bool same_type_at(const fx_type *a, const fx_type *b, fx_symbols symbols, int64_t size)

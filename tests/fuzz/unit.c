@@ -16,7 +16,7 @@
 /* What the unit's table holds. sizes: values of the symbols. */
 typedef struct entry {
     size_t (*arena_size)(const int64_t *sizes);
-    int (*run)(const int64_t *sizes, const void *const *in, void *const *out, void *arena, size_t arena_size);
+    int (*run)(const int64_t *sizes, void **in, void *const *out, void *arena, size_t arena_size);
 } entry;
 
 /* A run: a case, or one at another size, by the entry of the case. */
@@ -84,15 +84,21 @@ static bool write_unit(const char *folder, size_t n, fz_case *const *cases, cons
                     "    return g%d_arena_size(&dims);\n}\n", k, k, k);
         else
             fprintf(f, "static size_t size_%d(const int64_t *sizes)\n{\n    (void)sizes;\n    return G%d_ARENA_SIZE;\n}\n", k, k);
-        fprintf(f, "static int run_%d(const int64_t *sizes, const void *const *in, void *const *out, void *arena, size_t arena_size)\n{\n"
-                "    g%d_context ctx;\n    int status = g%d_init(&ctx, g%d_weights, sizeof g%d_weights, arena, arena_size);\n", k, k, k, k, k);
+        fprintf(f, "static int run_%d(const int64_t *sizes, void **in, void *const *out, void *arena, size_t arena_size)\n{\n"
+                "    g%d_context ctx;\n", k, k);
+        bool state = cases[i]->program->n_states > 0;
+        if (state)
+            fprintf(f, "    static G%d_ALIGNED g%d_state_t state;\n", k, k);
+        fprintf(f, "    int status = g%d_init(&ctx, g%d_weights, sizeof g%d_weights, arena, arena_size%s);\n", k, k, k, state ? ", &state, sizeof state" : "");
+        if (state)
+            fprintf(f, "    status = status ? status : g%d_state_init(&ctx);\n", k);
         if (symbols)
-            fprintf(f, "    g%d_dims dims;\n    memcpy(&dims, sizes, sizeof dims);\n    return status ? status : g%d_run_v(&ctx, &dims, in, out);\n}\n", k, k);
+            fprintf(f, "    g%d_dims dims;\n    memcpy(&dims, sizes, sizeof dims);\n    return status ? status : g%d_run_v(&ctx, &dims, (void *)in, out);\n}\n", k, k);
         else
-            fprintf(f, "    (void)sizes;\n    return status ? status : g%d_run_v(&ctx, in, out);\n}\n", k);
+            fprintf(f, "    (void)sizes;\n    return status ? status : g%d_run_v(&ctx, (void *)in, out);\n}\n", k);
     }
     fputs("typedef struct entry {\n    size_t (*arena_size)(const int64_t *sizes);\n"
-          "    int (*run)(const int64_t *sizes, const void *const *in, void *const *out, void *arena, size_t arena_size);\n} entry;\n"
+          "    int (*run)(const int64_t *sizes, void **in, void *const *out, void *arena, size_t arena_size);\n} entry;\n"
           "extern const entry entries[];\nconst entry entries[] = {\n", f);
     for (size_t i = 0; i < n; i++)
         fprintf(f, "    {size_%d, run_%d},\n", which[i], which[i]);
@@ -143,9 +149,17 @@ static size_t tensor_bytes(const fx_tensor *t)
     return (size_t)fx_tensor_numel(t) * fx_dtype_size(t->dtype);
 }
 
+static bool changes(const fz_case *c, size_t input)
+{
+    for (size_t k = 0; k < c->n_changed; k++)
+        if (c->changed[k] == input)
+            return true;
+    return false;
+}
+
 static void run_entry(const entry *e, const fz_case *c, said *s, unsigned char *results)
 {
-    const void *in[FZ_MAX_INPUTS];
+    void *in[FZ_MAX_INPUTS];
     void *out[FZ_MAX_OUTPUTS];
     for (size_t i = 0; i < c->n_in; i++) {
         size_t bytes = tensor_bytes(&c->in[i]);
@@ -160,11 +174,11 @@ static void run_entry(const entry *e, const fz_case *c, said *s, unsigned char *
     void *arena = memset(guarded(arena_size, 64), 0xff, arena_size);
     int status = e->run(sizes, in, out, arena, arena_size);
     for (size_t i = 0; i < c->n_in; i++)
-        if (memcmp(in[i], c->in[i].data, tensor_bytes(&c->in[i])) != 0)
+        if (!changes(c, i) && memcmp(in[i], c->in[i].data, tensor_bytes(&c->in[i])) != 0)
             status = INPUT_CHANGED + (int)i;
     size_t at = s->at;
-    for (size_t i = 0; i < c->n_out; i++) {
-        memcpy(results + at, out[i], tensor_bytes(&c->out[i]));
+    for (size_t i = 0; i < c->n_out + c->n_changed; i++) {
+        memcpy(results + at, i < c->n_out ? out[i] : in[c->changed[i - c->n_out]], tensor_bytes(&c->out[i]));
         at += (tensor_bytes(&c->out[i]) + 63) / 64 * 64;
     }
     s->status = status;
@@ -220,7 +234,7 @@ static void judge(const fz_case *c, const said *s, unsigned char *results, fz_ta
         return;
     }
     size_t at = s->at;
-    for (size_t i = 0; i < c->n_out; i++) {
+    for (size_t i = 0; i < c->n_out + c->n_changed; i++) {
         fx_tensor got = c->out[i];
         int64_t stride = 1;
         for (int d = got.rank - 1; d >= 0; d--) {
@@ -254,7 +268,7 @@ static void run_all(const char *folder, size_t n_cases, fz_case *const *cases, f
     for (size_t i = 0; i < n; i++) {
         say[i].status = NOT_RUN;
         say[i].at = total;
-        for (size_t k = 0; k < runs[i].c->n_out; k++)
+        for (size_t k = 0; k < runs[i].c->n_out + runs[i].c->n_changed; k++)
             total += (tensor_bytes(&runs[i].c->out[k]) + 63) / 64 * 64;
     }
     unsigned char *results = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

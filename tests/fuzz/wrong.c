@@ -45,9 +45,9 @@ typedef struct wrong_args {
 static fx_status interpret(void *arg)
 {
     wrong_args *a = arg;
-    fx_tensor *out;
+    fx_tensor *out, own[FZ_MAX_INPUTS];
     size_t n_out;
-    return fx_graph_interpret(a->c->g, a->w->n_in, a->w->in, &n_out, &out);
+    return fz_interpret(a->w, own, &n_out, &out);
 }
 
 /* Whether the interpreter refuses w, and that because of n. */
@@ -100,6 +100,8 @@ void fz_make_wrong(fz_case *c)
         *w = (fz_case){.seed = c->seed, .ctx = c->ctx, .g = c->g, .n_in = c->n_in, .settings = c->settings, .size = c->size, .refuses = n->op->name, .n_out = c->n_out};
         memcpy(w->in, c->in, sizeof w->in);
         memcpy(w->out, c->out, sizeof w->out); /* for their sizes */
+        memcpy(w->changed, c->changed, sizeof w->changed);
+        w->n_changed = c->n_changed;
         if (fx_tensor_create(c->ctx, c->in[i].dtype, c->in[i].rank, c->in[i].sizes, &w->in[i]) != FX_OK)
             fx_out_of_memory(c->ctx);
         fx_tensor_assign(&w->in[i], &c->in[i]);
