@@ -135,6 +135,8 @@ struct fx_context {
     } recent[FX_CACHED]; /* targets by the address a caller gave them at, which may hold another text next time */
 };
 
+/* A term of a sum as coefficient times n factors; one: room for a single factor. */
+int64_t fx_sym_factors(const fx_sym *term, int *n, const fx_sym *const **args, const fx_sym **one);
 /* dim_cases.c: what fx_dim_at_least asks last. */
 bool fx_dim_at_least_by_cases(fx_symbols symbols, const fx_sym *s, int64_t v);
 

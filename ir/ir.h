@@ -170,7 +170,7 @@ typedef struct fx_sym_range {
     int64_t min, max;
 } fx_sym_range;
 
-/* ---- dim.c: arithmetic and proofs on dimensions ---------------------------------------------------- */
+/* ---- dim.c, dim_prove.c: arithmetic and proofs on dimensions ---------------------------------------------------- */
 
 /* The symbols a dimension may name, with their ranges: a graph's or a program's. */
 typedef struct fx_symbols {
@@ -199,7 +199,8 @@ bool fx_dim_divide(fx_context *ctx, fx_dim a, fx_dim b, fx_dim *quotient);
 /* Inclusive bounds by interval arithmetic over the symbols' ranges; INT64_MIN / INT64_MAX where there are none. */
 void fx_dim_bounds(fx_symbols symbols, fx_dim d, int64_t *lo, int64_t *hi);
 /* Whether d >= v for all values of the symbols in their ranges. Proof: d - v as a polynomial in the symbols (and in //, %, Max, Min
- * as further unknowns), each shifted by the end of its range, has no negative coefficient. False: not proved. */
+ * as further unknowns), each shifted by the end of its range, has no negative coefficient; or by cases (dim_cases.c), which decides most of what
+ * one symbol or small ranges are in. False: not proved. */
 bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v);
 bool fx_dim_le(fx_context *ctx, fx_symbols symbols, fx_dim a, fx_dim b); /* proves a <= b */
 /* The ranges of the symbols without what lies at their ends where d cannot be 1 or more: within a loop over d, which runs. */
