@@ -287,16 +287,18 @@ fx_status infer_product(fx_infer *c)
 /* The sum over all labels that the result lacks, of the products of all operands: in double, or wrapping. */
 static fx_status contract(fx_eval *c, const fx_einsum *e, const fx_tensor *const *in, bool ints, void *y)
 {
-    int64_t sizes[FX_EINSUM_LABELS] = {0}, at[FX_EINSUM_LABELS] = {0}, steps[FX_EINSUM_MOST][FX_EINSUM_LABELS] = {{0}}, offset[FX_EINSUM_MOST] = {0};
+    int64_t sizes[FX_EINSUM_LABELS], at[FX_EINSUM_LABELS] = {0}, steps[FX_EINSUM_MOST][FX_EINSUM_LABELS] = {{0}}, offset[FX_EINSUM_MOST] = {0};
     int order[FX_EINSUM_LABELS], n = 0;
     bool kept[FX_EINSUM_LABELS] = {false};
     const void *p[FX_EINSUM_MOST];
+    for (int l = 0; l < FX_EINSUM_LABELS; l++)
+        sizes[l] = 1;
     for (int k = 0; k < e->n; k++) {
         FX_TRY(fx_eval_array(c, in[k], ints ? FX_KIND_INT : FX_KIND_F64, 0, NULL, &p[k]));
         int64_t step = 1;
         for (int d = e->rank[k] - 1; d >= 0; d--) {
             int l = e->label[k][d];
-            sizes[l] = in[k]->sizes[d] != 1 || sizes[l] == 0 ? in[k]->sizes[d] : sizes[l];
+            sizes[l] = in[k]->sizes[d] != 1 ? in[k]->sizes[d] : sizes[l];
             steps[k][l] += in[k]->sizes[d] == 1 ? 0 : step;
             step *= in[k]->sizes[d];
         }

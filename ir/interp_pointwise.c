@@ -485,7 +485,7 @@ static bool rounds_numbers(fx_opid id)
 {
     switch (id) {
     case FX_OP_add_Tensor: case FX_OP_add_Scalar: case FX_OP_sub_Tensor: case FX_OP_sub_Scalar: case FX_OP_rsub_Tensor: case FX_OP_rsub_Scalar:
-    case FX_OP_pow_Tensor_Scalar: case FX_OP_fmod_Tensor: case FX_OP_fmod_Scalar: case FX_OP_remainder_Tensor: case FX_OP_remainder_Scalar:
+    case FX_OP_pow_Tensor_Scalar: case FX_OP_pow_Scalar: case FX_OP_fmod_Tensor: case FX_OP_fmod_Scalar: case FX_OP_remainder_Tensor: case FX_OP_remainder_Scalar:
         return true;
     default:
         return false;

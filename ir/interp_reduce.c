@@ -51,7 +51,8 @@ static fx_status sum_or_mean(fx_eval *c, const fx_tensor *t, int64_t rows, int64
         fx_eval_finish(c, 0, FX_KIND_INT, y);
         return FX_OK;
     }
-    FX_TRY(fx_eval_array(c, t, FX_KIND_F64, 0, NULL, &p));
+    fx_tensor whole = !mean && t->dtype != dtype ? fx_eval_converted(c, t, dtype) : *t; /* a mean is taken of what is given */
+    FX_TRY(fx_eval_array(c, &whole, FX_KIND_F64, 0, NULL, &p));
     const double *x = p;
     double *y = fx_eval_target(c, 0, FX_KIND_F64);
     for (int64_t r = 0; r < rows; r++) {
@@ -205,7 +206,7 @@ fx_status eval_prod(fx_eval *c)
     int64_t rows, n;
     fx_dtype dtype = fx_eval_type(c, 0)->dtype;
     bool ints = fx_dtype_is_int(dtype);
-    fx_tensor whole = ints ? fx_eval_converted(c, x, dtype) : *x; /* each element, then their product */
+    fx_tensor whole = x->dtype != dtype ? fx_eval_converted(c, x, dtype) : *x; /* each element, then their product */
     fx_tensor t = reduced_last(&whole, c->node->op->id == FX_OP_prod ? (1u << x->rank) - 1 : axes(c, 1, x->rank), &rows, &n);
     fx_kind kind = ints ? FX_KIND_INT : FX_KIND_F64;
     const void *p;

@@ -256,6 +256,45 @@ static void know_nothing(oracle *o, value *v)
     }
 }
 
+/* The period of such a function at element i. */
+static double period_of(const fx_node *n, const value *divisor, int64_t i, int64_t count)
+{
+    if (strncmp(n->op->name, "aten.fmod", 9) && strncmp(n->op->name, "aten.remainder", 14))
+        return 1;
+    if (!divisor)
+        return fabs(fx_node_float(n, 1));
+    const fx_tensor *t = &divisor->t[0];
+    if (fx_tensor_numel(t) == count)
+        return fabs(fx_tensor_get(t, i));
+    double least = INFINITY;
+    for (int64_t k = 0; k < fx_tensor_numel(t); k++)
+        least = fmin(least, fabs(fx_tensor_get(t, k)));
+    return least;
+}
+
+/* Whether the operand of a periodic function may move by a good part of the period at element i: samples need not show it. */
+static bool wanders(oracle *o, const fx_node *n, const value *v, int64_t i)
+{
+    const value *x = value_of(o, n->operands[0].def), *by = n->n_operands > 1 ? value_of(o, n->operands[1].def) : NULL;
+    int64_t count = fx_tensor_numel(&v->t[0]);
+    double error = 0;
+    for (int64_t k = 0; x->error[0] && k < fx_tensor_numel(&x->t[0]); k++)
+        if (fx_tensor_numel(&x->t[0]) != count || k == i)
+            error = fmax(error, x->error[0][k]);
+    return error > 0.05 * period_of(n, by, i, count);
+}
+
+static bool has_negative_base(oracle *o, const fx_node *n)
+{
+    if (!strncmp(n->op->name, "aten.pow.Scalar", 15))
+        return fx_node_float(n, 0) < 0;
+    const fx_tensor *t = &value_of(o, n->operands[0].def)->t[0];
+    for (int64_t i = 0; i < fx_tensor_numel(t); i++)
+        if (fx_tensor_get(t, i) < 0)
+            return true;
+    return false;
+}
+
 /* Whether factors, taken in some order, may leave the range though their product does not. */
 static bool overflows(oracle *o, const fx_node *n)
 {
@@ -331,8 +370,15 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
     }
     if (is_periodic(n->op))
         for (int64_t i = 0; i < fx_tensor_numel(&v->t[0]); i++)
-            if (v->error[0][i] > 1e-2 * fabs(fx_tensor_get(&v->t[0], i)))
+            if (v->error[0][i] > 1e-2 * fabs(fx_tensor_get(&v->t[0], i)) || wanders(o, n, v, i))
                 v->error[0][i] = INFINITY;
+    /* A power of a negative number is one only where the exponent is whole. */
+    const value *exponent = n->n_operands ? value_of(o, n->operands[n->n_operands - 1].def) : NULL;
+    if (!strncmp(n->op->name, "aten.pow.Scalar", 15) || !strncmp(n->op->name, "aten.pow.Tensor_Tensor", 22))
+        if (exponent->error[0] && has_negative_base(o, n)) {
+            know_nothing(o, v);
+            return;
+        }
     if (sum) {
         double eps = eps_of(v->t[0].dtype == FX_F64 ? FX_F64 : FX_F32);
         double terms = n->n_operands ? (double)fx_tensor_numel(&value_of(o, n->operands[0].def)->t[0]) / (double)(fx_tensor_numel(&v->t[0]) + 1) : 1;

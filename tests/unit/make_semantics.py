@@ -124,6 +124,9 @@ CASES = [
     ("limits that are turned round", lambda x: (F.hardtanh(x, -1.0, 1.0).clamp(6.0, 2.0).clamp_min(3.0), torch.relu(x.clamp(5.0, -1.0))), [t([0.5, 7.0, -3.0])]),
     ("the magnitude of the least integer", lambda x: torch.relu(torch.abs(x)), [t([-128, 5, -7], i8)]),
     ("gelu of the greatest numbers", lambda x: F.gelu(x, approximate="tanh"), [t([1.7976931348623157e308, -1e308, 0.0], f64)]),
+    ("sums and products are of what was converted", lambda x: (x.sum(1, dtype=f16), x.prod(1, dtype=f16), x.sum(1, dtype=bf16), (x * 1e-5).prod(1, dtype=bf16)),
+     [t([[1e5, -1e5, -1e6], [1.001, 2.003, 3.007]])]),
+    ("a base is rounded", lambda x, h: (torch.pow(1e6, x), torch.pow(259.0, h)), [t([0.25, 0.0, -1.0], f16), t([1.0, 0.5], bf16)]),
 ]
 
 
