@@ -211,13 +211,23 @@ static fx_status write_in_place(state *s, fx_node *n, fx_node *tensor)
     return FX_OK;
 }
 
-/* What the caller sees: each input or attribute that was written gets its last value, when all else is computed. */
+/* An input or attribute that was written. */
+static bool is_changed(state *s, const fx_node *n)
+{
+    return n->id < s->n && (n->opcode == FX_PLACEHOLDER || n->opcode == FX_GET_ATTR) && of(s, n)->tensor == n && of(s, n)->writes;
+}
+
+/* What the caller sees: each input or attribute that was written gets its last value, when all else is computed: first the values, then
+ * nothing but writes. */
 static fx_status write_back(state *s, fx_node *output)
 {
     fx_graph *g = s->g;
     s->at = output;
+    for (fx_node *n = g->first; n && s->status == FX_OK; n = n->next)
+        if (is_changed(s, n))
+            current(s, n);
     for (fx_node *n = g->first; n && s->status == FX_OK; n = n->next) {
-        if (n->id >= s->n || (n->opcode != FX_PLACEHOLDER && n->opcode != FX_GET_ATTR) || of(s, n)->tensor != n || !of(s, n)->writes)
+        if (!is_changed(s, n))
             continue;
         fx_node *before = g->insert_before, *now = current(s, n);
         if (s->status != FX_OK)
