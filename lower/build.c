@@ -454,6 +454,29 @@ static fx_status build_write_backs(fx_build *b)
     return FX_OK;
 }
 
+static bool writes_by_index(const fx_node *n)
+{
+    return n->opcode == FX_CALL_FUNCTION && (n->op->id == FX_OP_index_put || n->op->id == FX_OP_scatter_src || n->op->id == FX_OP_scatter_value ||
+                                             n->op->id == FX_OP_scatter_add);
+}
+
+/* A cache in which a run replaces a few rows: they are written where it lies, when nobody reads what it was before. The same for several such
+ * writes one after another. */
+static void find_in_input(fx_build *b)
+{
+    if (b->opt->off & FX_OFF(INPLACE))
+        return;
+    for (size_t i = 0; i < b->n_writes; i++) {
+        fx_node *value = b->writes[i].value, *input = b->writes[i].input, *n = value;
+        while (writes_by_index(n) && (n == value || n->n_uses == 1))
+            n = fx_node_input(n, 0);
+        if (n != input || input->n_uses != 1)
+            continue;
+        for (n = value; n != input; n = fx_node_input(n, 0))
+            b->in_input[n->id] = true;
+    }
+}
+
 /* One result of several. */
 static fx_status build_getitem(fx_build *b, fx_node *n)
 {
@@ -581,6 +604,7 @@ fx_status fx_pass_build(fx_lower *l)
     b.made_in = FX_NEW_ARRAY(s, int, ids);
     b.passed = FX_NEW_ARRAY(s, bool, ids);
     b.again = FX_NEW_ARRAY(s, bool, ids);
+    b.in_input = FX_NEW_ARRAY(s, bool, ids);
     b.path_uses = FX_NEW_ARRAY(s, int, ids);
     for (size_t i = 0; i < ids; i++) {
         b.value[i].buf = -1;
@@ -596,6 +620,7 @@ fx_status fx_pass_build(fx_lower *l)
     b.channels_last = fx_build_prefers_channels_last(&b);
     fx_build_groups(&b);
     fx_build_homes(&b);
+    find_in_input(&b);
     count_paths(&b);
     FX_FOR_NODES(g, n)
     FX_TRY(build_node(&b, n));

@@ -68,6 +68,7 @@ typedef struct fx_build {
     int *made_in, n_nests;
     bool *passed;                  /* views that what they view is written through: they have no value */
     bool *again;                   /* computed in each region that reads it, and never stored */
+    bool *in_input;                /* written by index into the changed input that its first operand is, or lies in already */
     int *path_uses;                /* how many groups share the node's module path */
     /* graph outputs in order */
     fx_node **outputs;

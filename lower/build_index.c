@@ -267,11 +267,15 @@ static fx_status build_index(fx_build *b, fx_node *n)
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
-/* A copy of x, in the place of n's result. */
+/* A copy of x, in the place of n's result; x itself, where it is an input that the run changes. */
 static fx_status copy_of(fx_build *b, fx_node *n, fx_window *out)
 {
     fx_window x;
     FX_TRY(fx_build_value(b, fx_node_input(n, 0), &x));
+    if (b->in_input[n->id]) {
+        *out = b->value[n->id] = x;
+        return FX_OK;
+    }
     FX_TRY(fx_build_place(b, n, NULL, out));
     b->value[n->id] = *out;
     return fx_build_copy(b, fx_arena_printf(b->scratch, "%s_self", fx_build_name(b, n)), fx_arena_printf(b->scratch, "%s: what stays", n->name),
