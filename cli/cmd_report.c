@@ -49,8 +49,8 @@ static const struct argp argp = {
     .args_doc = "MODEL...",
     .children = children,
     .doc = "Compiles models without writing anything and prints a table (in Markdown): arena, largest set of tensors that live at once and their "
-           "ratio, weights, bytes that all steps read and write, the same without fusion, steps of plain loops, kernel calls, copies that are "
-           "left, seconds."};
+           "ratio (the worst of several choices of sizes, where the model leaves sizes open), weights, bytes that all steps "
+           "read and write, the same without fusion, steps of plain loops, kernel calls, copies that are left, seconds."};
 
 /* "12.3 MB" */
 static const char *size_text(uint64_t bytes, char buf[32])
