@@ -14,16 +14,24 @@ void fx_emit_line(fx_emit *e, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    const char *text = fx_arena_vprintf(e->arena, fmt, ap);
-    va_end(ap);
     fx_emit_open(e);
-    fx_puts(e->t, text);
+    fx_vprintf(e->t, fmt, ap);
     fx_puts(e->t, "\n");
+    va_end(ap);
+}
+
+void fx_emit_done(fx_emit *e)
+{
+    e->scope = NULL;
+    e->loops = NULL;
+    e->locals = NULL;
+    e->assigned = NULL;
+    fx_arena_reset(e->local);
 }
 
 fx_file *fx_emit_file(fx_emit *e, const char *suffix, const fx_text *t)
 {
-    fx_file f = {fx_arena_printf(e->arena, "%s%s", e->prefix, suffix), t->data ? t->data : "", t->size};
+    fx_file f = {.name = fx_arena_printf(e->arena, "%s%s", e->prefix, suffix), .data = t->data ? t->data : "", .size = t->size};
     FX_PUSH(e->arena, e->files, e->n_files, e->cap_files) = f;
     return &e->files[e->n_files - 1];
 }
@@ -169,9 +177,10 @@ static fx_status emit(fx_emit *e)
 
 fx_status fx_emit_c(fx_program *p, const fx_emit_options *opt, size_t *n_files, fx_file **files)
 {
-    fx_emit e = {.p = p, .opt = opt, .ctx = p->ctx, .arena = p->arena};
-    FX_TRY(emit(&e));
+    fx_emit e = {.p = p, .opt = opt, .ctx = p->ctx, .arena = p->arena, .local = fx_arena_create(p->ctx)};
+    fx_status status = emit(&e);
+    fx_arena_free(e.local);
     *n_files = e.n_files;
     *files = e.files;
-    return FX_OK;
+    return status;
 }

@@ -358,7 +358,7 @@ fx_status fx_c_check(fx_emit *e)
             fx_printf(t, "#define %s ((const %s *)(golden + %llu))\n", v[i].name, fx_c_type(v[i].t.dtype), (unsigned long long)at);
             at += round_up(bytes);
         }
-        fx_file f = {fx_arena_printf(e->arena, "%s_golden.bin", n), blob, (size_t)size};
+        fx_file f = {.name = fx_arena_printf(e->arena, "%s_golden.bin", n), .data = blob, .size = (size_t)size};
         FX_PUSH(e->arena, e->files, e->n_files, e->cap_files) = f;
     } else {
         fx_puts(t, "/* Inputs and expected outputs. */\n");

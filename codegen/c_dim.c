@@ -60,7 +60,7 @@ static fx_status scan(fx_emit *e, const fx_sym *s, bool *used)
         break;
     }
     fx_text t;
-    fx_text_init(&t, e->arena);
+    fx_text_init(&t, e->local);
     fx_sym_print(&t, s);
     return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, loc, "the size %s has no spelling in C: expected sums, products, minima, maxima, and divisions "
                    "by what is surely positive", t.data);
@@ -131,8 +131,8 @@ static void put_extremum(fx_emit *e, fx_text *t, const fx_sym *s, int n)
         return;
     }
     fx_text first, last;
-    fx_text_init(&first, e->arena);
-    fx_text_init(&last, e->arena);
+    fx_text_init(&first, e->local);
+    fx_text_init(&last, e->local);
     put_extremum(e, &first, s, n - 1);
     put(e, &last, s->args[n - 1], B_SUM);
     fx_printf(t, "(%s %s %s ? %s : %s)", first.data, s->kind == FX_SYM_MAX ? ">" : "<", last.data, first.data, last.data);
@@ -152,8 +152,8 @@ static void put(fx_emit *e, fx_text *t, const fx_sym *s, binding around)
     fx_puts(t, close ? "(" : "");
     fx_text a, b;
     if (s->n == 2) {
-        fx_text_init(&a, e->arena);
-        fx_text_init(&b, e->arena);
+        fx_text_init(&a, e->local);
+        fx_text_init(&b, e->local);
     }
     switch (s->kind) {
     case FX_SYM_INT:
@@ -216,7 +216,7 @@ static void put(fx_emit *e, fx_text *t, const fx_sym *s, binding around)
 const char *fx_c_dim(fx_emit *e, fx_dim d)
 {
     fx_text t;
-    fx_text_init(&t, e->arena);
+    fx_text_init(&t, e->local);
     d = fx_c_derive(e, d);
     if (d.sym)
         put(e, &t, d.sym, B_SUM);
@@ -228,7 +228,7 @@ const char *fx_c_dim(fx_emit *e, fx_dim d)
 const char *fx_c_factor(fx_emit *e, fx_dim d)
 {
     fx_text t;
-    fx_text_init(&t, e->arena);
+    fx_text_init(&t, e->local);
     put(e, &t, fx_dim_as_sym(e->ctx, fx_c_derive(e, d)), B_ATOM);
     return t.data;
 }

@@ -123,14 +123,14 @@ static const char *int_text(fx_emit *e, fx_dtype dtype, int64_t v)
     if (v == INT32_MIN && dtype != FX_I64)
         return "(-2147483647 - 1)";
     if (v > INT32_MAX || v < -(int64_t)INT32_MAX)
-        return fx_arena_printf(e->arena, "%sINT64_C(%lld)", v < 0 ? "-" : "", (long long)(v < 0 ? -v : v));
-    return fx_arena_printf(e->arena, "%lld", (long long)v);
+        return fx_arena_printf(e->local, "%sINT64_C(%lld)", v < 0 ? "-" : "", (long long)(v < 0 ? -v : v));
+    return fx_arena_printf(e->local, "%lld", (long long)v);
 }
 
 static const char *const_text(fx_emit *e, const fx_sexpr *x)
 {
     fx_text t;
-    fx_text_init(&t, e->arena);
+    fx_text_init(&t, e->local);
     if (x->dtype == FX_F32)
         fx_put_float(&t, (float)x->imm, true);
     else if (x->dtype == FX_F16)
@@ -160,7 +160,7 @@ static double stride_of(fx_emit *e, fx_dim c)
 const char *fx_c_affine(fx_emit *e, const fx_affine *a)
 {
     fx_text t;
-    fx_text_init(&t, e->arena);
+    fx_text_init(&t, e->local);
     bool used[FX_MAX_LOOPS] = {false};
     for (int done = 0; done < a->n; done++) {
         int at = -1; /* the largest stride first: n, h, w, c */
@@ -173,7 +173,7 @@ const char *fx_c_affine(fx_emit *e, const fx_affine *a)
             continue;
         fx_dim c = a->coef[at];
         if (a->var[at] < 0 && fx_dtype_size(e->locals[FX_VAR_LOCAL(a->var[at])].dtype) < 8)
-            name = fx_arena_printf(e->arena, "(ptrdiff_t)%s", name);
+            name = fx_arena_printf(e->local, "(ptrdiff_t)%s", name);
         bool minus = fx_c_dim_negative(c);
         if (minus)
             c = fx_dim_scale(e->ctx, c, -1);
@@ -263,7 +263,7 @@ static const char *spelled(fx_emit *e, const fx_sexpr *x)
     const char *s = template_of(x), *at = strstr(s, "$i");
     if (!at)
         return s;
-    return fx_arena_printf(e->arena, "%.*s%s%s", (int)(at - s), s, works_in(x) == FX_I64 ? "i64" : "i32", at + 2);
+    return fx_arena_printf(e->local, "%.*s%s%s", (int)(at - s), s, works_in(x) == FX_I64 ? "i64" : "i32", at + 2);
 }
 
 /* Whether the result of an operation on representable float16 or bfloat16 numbers is surely representable. */
@@ -291,7 +291,7 @@ static fx_status scan_value(fx_emit *e, fx_map *seen, const fx_sexpr *x, int dep
     enum { DEEPEST = 5000 };
     if (!x || fx_map_get(seen, x))
         return FX_OK;
-    fx_map_put(e->arena, seen, x, e);
+    fx_map_put(e->local, seen, x, e);
     if (depth > DEEPEST)
         return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, &e->step->loc, "step '%s': an expression of more than %d levels", e->step->name, DEEPEST);
     switch (x->op) {
@@ -348,14 +348,14 @@ fx_status fx_c_scan_value(fx_emit *e, const fx_sexpr *x)
 const char *fx_c_buf(fx_emit *e, int buf)
 {
     if (e->p->bufs[buf].kind == FX_BUF_WEIGHT)
-        return fx_arena_printf(e->arena, "weights->%s", e->bufs[buf]);
+        return fx_arena_printf(e->local, "weights->%s", e->bufs[buf]);
     return e->params[buf];
 }
 
 /* Text of operand i inside a template whose surroundings bind as `min`. */
 static const char *fit(fx_emit *e, piece p, prec min)
 {
-    return p.prec >= min ? p.text : fx_arena_printf(e->arena, "(%s)", p.text);
+    return p.prec >= min ? p.text : fx_arena_printf(e->local, "(%s)", p.text);
 }
 
 /* A template binds as loosely as the loosest operator outside its parentheses. */
@@ -394,7 +394,7 @@ static prec template_prec(const char *s)
 static const char *expand(fx_emit *e, const char *tmpl, const piece *arg)
 {
     fx_text t;
-    fx_text_init(&t, e->arena);
+    fx_text_init(&t, e->local);
     prec own = template_prec(tmpl);
     int depth = 0;
     bool call = false;
@@ -442,23 +442,23 @@ static piece wrap_int(fx_emit *e, const fx_sexpr *x, const piece *arg)
         piece u[3];
         const char *ut = d == FX_I64 ? "uint64_t" : "uint32_t";
         for (int i = 0; i < scalars[x->op - FIRST_SCALAR].arity; i++)
-            u[i] = (piece){fx_arena_printf(e->arena, "(%s)%s", ut, fit(e, arg[i], P_UNARY)), P_UNARY};
+            u[i] = (piece){fx_arena_printf(e->local, "(%s)%s", ut, fit(e, arg[i], P_UNARY)), P_UNARY};
         if (d == FX_BOOL) /* true plus true is true */
-            return (piece){fx_arena_printf(e->arena, "%s != 0", fit(e, (piece){expand(e, tmpl, u), template_prec(tmpl)}, P_ADD)), P_REL};
-        return (piece){fx_arena_printf(e->arena, "(%s)(%s)", fx_c_type(d), expand(e, tmpl, u)), P_UNARY};
+            return (piece){fx_arena_printf(e->local, "%s != 0", fit(e, (piece){expand(e, tmpl, u), template_prec(tmpl)}, P_ADD)), P_REL};
+        return (piece){fx_arena_printf(e->local, "(%s)(%s)", fx_c_type(d), expand(e, tmpl, u)), P_UNARY};
     }
     piece operand[3] = {arg[0], arg[1], arg[2]};
     if (d == FX_BOOL && (x->op == FX_S_and || x->op == FX_S_or || x->op == FX_S_xor)) {
         /* clang takes & between comparisons for a slip of the pen */
         for (int i = 0; i < 2; i++)
             if (arg[i].prec == P_REL)
-                operand[i] = (piece){fx_arena_printf(e->arena, "(int)(%s)", arg[i].text), P_UNARY};
+                operand[i] = (piece){fx_arena_printf(e->local, "(int)(%s)", arg[i].text), P_UNARY};
     }
     const char *text = expand(e, tmpl, operand);
     bool promoted = (x->op == FX_S_not || x->op == FX_S_and || x->op == FX_S_or || x->op == FX_S_xor || strstr(template_of(x), "$i")) &&
                     d != FX_I32 && d != FX_I64;
     if (promoted && d != FX_BOOL)
-        return (piece){fx_arena_printf(e->arena, "(%s)(%s)", fx_c_type(d), text), P_UNARY};
+        return (piece){fx_arena_printf(e->local, "(%s)(%s)", fx_c_type(d), text), P_UNARY};
     return (piece){text, template_prec(tmpl)};
 }
 
@@ -467,18 +467,18 @@ static piece cast(fx_emit *e, fx_dtype to, fx_dtype from, piece p)
     if (to == from || (to == FX_F32 && is_half(from)))
         return p;
     if (is_half(to))
-        return (piece){fx_arena_printf(e->arena, from == FX_F32 || is_half(from) ? "fxrt_round_%s(%s)" : "fxrt_round_%s((float)%s)", half_name(to),
+        return (piece){fx_arena_printf(e->local, from == FX_F32 || is_half(from) ? "fxrt_round_%s(%s)" : "fxrt_round_%s((float)%s)", half_name(to),
                                        from == FX_F32 || is_half(from) ? p.text : fit(e, p, P_UNARY)), P_PRIMARY};
     if (to == FX_BOOL)
-        return (piece){fx_arena_printf(e->arena, "%s != 0", fit(e, p, P_ADD)), P_REL};
+        return (piece){fx_arena_printf(e->local, "%s != 0", fit(e, p, P_ADD)), P_REL};
     if (is_int(to) && fx_dtype_is_float(from)) {
         /* By way of a function that is defined for every value, as conversions of floats in C are not. */
-        const char *call = fx_arena_printf(e->arena, "%s_to_%s(%s)", e->prefix, by_way_of(to) == FX_I64 ? "i64" : "i32", p.text);
+        const char *call = fx_arena_printf(e->local, "%s_to_%s(%s)", e->prefix, by_way_of(to) == FX_I64 ? "i64" : "i32", p.text);
         if (by_way_of(to) == to)
             return (piece){call, P_PRIMARY};
-        return (piece){fx_arena_printf(e->arena, "(%s)%s", fx_c_type(to), call), P_UNARY};
+        return (piece){fx_arena_printf(e->local, "(%s)%s", fx_c_type(to), call), P_UNARY};
     }
-    return (piece){fx_arena_printf(e->arena, "(%s)%s", fx_c_type(to), fit(e, p, P_UNARY)), P_UNARY};
+    return (piece){fx_arena_printf(e->local, "(%s)%s", fx_c_type(to), fit(e, p, P_UNARY)), P_UNARY};
 }
 
 /* Parts with several users, and parts too long for a line, become temporaries printed before the statement. */
@@ -501,9 +501,9 @@ static uses *count_uses(printer *pr, const fx_sexpr *x)
         u->count++;
         return u;
     }
-    u = FX_NEW(pr->e->arena, uses);
+    u = FX_NEW(pr->e->local, uses);
     u->count = 1;
-    fx_map_put(pr->e->arena, &pr->uses, x, u);
+    fx_map_put(pr->e->local, &pr->uses, x, u);
     count_operands(pr, x);
     return u;
 }
@@ -519,7 +519,7 @@ static void count_operands(printer *pr, const fx_sexpr *x)
 
 static const char *element(fx_emit *e, const fx_sexpr *load)
 {
-    return fx_arena_printf(e->arena, "%s[%s]", fx_c_buf(e, load->buf), fx_c_affine(e, &load->index));
+    return fx_arena_printf(e->local, "%s[%s]", fx_c_buf(e, load->buf), fx_c_affine(e, &load->index));
 }
 
 static piece print(printer *pr, const fx_sexpr *x)
@@ -540,7 +540,7 @@ static piece print(printer *pr, const fx_sexpr *x)
     case FX_S_LOAD:
         r = (piece){element(e, x), P_PRIMARY};
         if (is_half(x->dtype))
-            r.text = fx_arena_printf(e->arena, "fxrt_from_%s(%s)", half_name(x->dtype), r.text);
+            r.text = fx_arena_printf(e->local, "fxrt_from_%s(%s)", half_name(x->dtype), r.text);
         break;
     case FX_S_LOCAL:
         r = (piece){e->locals[x->local].name, P_PRIMARY};
@@ -564,7 +564,7 @@ static piece print(printer *pr, const fx_sexpr *x)
         else
             r = (piece){expand(e, tmpl, arg), template_prec(tmpl)};
         if (is_half(x->dtype) && !is_exact(x->op))
-            r = (piece){fx_arena_printf(e->arena, "fxrt_round_%s(%s)", half_name(x->dtype), r.text), P_PRIMARY};
+            r = (piece){fx_arena_printf(e->local, "fxrt_round_%s(%s)", half_name(x->dtype), r.text), P_PRIMARY};
     }
     }
     if (!simple && u && (u->count > 1 || strlen(r.text) > LONG)) {
@@ -586,16 +586,16 @@ fx_status fx_c_stored(fx_emit *e, fx_dtype dtype, const fx_sexpr *x, const char 
     }
     if (x->op == FX_S_CONST) {
         uint16_t bits = dtype == FX_F16 ? fx_float_to_half((float)x->imm) : fx_float_to_bf16((float)x->imm);
-        *out = bits ? fx_arena_printf(e->arena, "0x%04x", bits) : "0";
+        *out = bits ? fx_arena_printf(e->local, "0x%04x", bits) : "0";
         return FX_OK;
     }
     FX_TRY(fx_c_value(e, x, out));
-    const char *round = fx_arena_printf(e->arena, "fxrt_round_%s", half_name(dtype));
+    const char *round = fx_arena_printf(e->local, "fxrt_round_%s", half_name(dtype));
     bool rounds = x->op == FX_S_CAST || (x->op >= (fx_sop)FIRST_SCALAR && !is_exact(x->op)); /* the call is all there is of it */
     if (rounds && strncmp(*out, round, strlen(round)) == 0)
-        *out = fx_arena_printf(e->arena, "fxrt_to_%s%s", half_name(dtype), *out + strlen(round));
+        *out = fx_arena_printf(e->local, "fxrt_to_%s%s", half_name(dtype), *out + strlen(round));
     else
-        *out = fx_arena_printf(e->arena, "fxrt_to_%s(%s)", half_name(dtype), *out);
+        *out = fx_arena_printf(e->local, "fxrt_to_%s(%s)", half_name(dtype), *out);
     return FX_OK;
 }
 

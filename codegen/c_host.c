@@ -448,7 +448,7 @@ static void put_run(fx_emit *e, fx_text *t)
         const fx_buf *b = &p->bufs[i];
         if (!used[i] || b->kind != FX_BUF_ARENA)
             continue;
-        const char *offset = b->slot >= 0 ? fx_arena_printf(e->arena, "at[%d]", b->slot) : fx_arena_printf(e->arena, "%llu", (unsigned long long)b->offset);
+        const char *offset = b->slot >= 0 ? fx_arena_printf(e->local, "at[%d]", b->slot) : fx_arena_printf(e->local, "%llu", (unsigned long long)b->offset);
         fx_printf(t, "    %s *const %s = (%s *)(arena + %s);", fx_c_type(b->dtype), e->bufs[i], fx_c_type(b->dtype), offset);
         if (b->workspace) {
             fx_puts(t, " /* workspace */\n");
@@ -457,12 +457,13 @@ static void put_run(fx_emit *e, fx_text *t)
             fx_put_dims(e, t, b->rank, b->dims, "x");
             fx_puts(t, " */\n");
         }
+        fx_emit_done(e);
     }
     fx_puts(t, "\n");
     for (size_t s = 0; s < p->n_steps; s++) {
         const fx_step_facts *f = &e->facts[s];
         fx_text line;
-        fx_text_init(&line, e->arena);
+        fx_text_init(&line, e->local);
         fx_printf(&line, f->checks ? "    if ((status = %s(" : "    %s(", e->steps[s]);
         bool first = true;
         for (size_t i = 0; i < p->n_symbols; i++) {
@@ -485,6 +486,7 @@ static void put_run(fx_emit *e, fx_text *t)
             fx_printf(t, "%s)) != %s_OK)\n        return status;\n", line.data, e->PREFIX);
         else
             fx_printf(t, "%s);\n", line.data);
+        fx_emit_done(e);
     }
     for (size_t i = 0; i < p->n_outputs; i++) {
         const fx_buf *b = &p->bufs[p->outputs[i].buf];

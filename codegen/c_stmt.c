@@ -22,7 +22,7 @@ void fx_c_scan_buf(fx_emit *e, int buf, bool written)
         }
     }
     struct fx_step_param param = {buf, written};
-    FX_PUSH(e->arena, f->params, f->n_params, f->cap_params) = param;
+    FX_PUSH(e->local, f->params, f->n_params, f->cap_params) = param;
 }
 
 /* Notes the symbols of a size in the step at hand. With some, indices are as wide as pointers. */
@@ -73,7 +73,7 @@ static fx_status scan_step(void *user, const fx_step *step)
     e->fact = &e->facts[step - e->p->steps];
     count_numbers(e->fact, step->body);
     e->fact->symbols = FX_NEW_ARRAY(e->arena, bool, e->n_sizes + 1);
-    e->loops = FX_NEW_ARRAY(e->arena, fx_loopname, e->fact->n_vars + 1);
+    e->loops = FX_NEW_ARRAY(e->local, fx_loopname, e->fact->n_vars + 1);
     return FX_OK;
 }
 
@@ -91,6 +91,7 @@ static fx_status scan_step_end(void *user, const fx_step *step)
                 sorted[n++] = f->params[i];
     f->params = sorted;
     f->cap_params = n;
+    fx_emit_done(e);
     return FX_OK;
 }
 
@@ -144,7 +145,7 @@ static fx_status scan_check(void *user, const fx_stmt *s)
 {
     fx_emit *e = user;
     e->fact->checks++;
-    const char *text = fx_arena_printf(e->arena, "%s: %s", e->step->name, s->text ? s->text : "index");
+    const char *text = fx_arena_printf(e->local, "%s: %s", e->step->name, s->text ? s->text : "index");
     const char *name = fx_c_add_reason(e, e->step->name, fx_arena_printf(e->arena, "%s: out of range", text));
     fx_map_put(e->arena, &e->checks, s, (void *)(uintptr_t)name);
     return scan_dim(e, s->extent);
@@ -222,8 +223,8 @@ static bool alone(const fx_emit *e, size_t which)
 
 static void enter_block(fx_emit *e)
 {
-    fx_names *inner = FX_NEW(e->arena, fx_names);
-    fx_names_init(inner, e->arena, e->scope);
+    fx_names *inner = FX_NEW(e->local, fx_names);
+    fx_names_init(inner, e->local, e->scope);
     e->scope = inner;
     e->indent++;
 }
@@ -251,11 +252,11 @@ static fx_status step_begin(void *user, const fx_step *step)
         e->params[e->fact->params[i].buf] = NULL;
     fx_step_facts *f = e->fact = &e->facts[number];
     e->step = step;
-    e->loops = FX_NEW_ARRAY(e->arena, fx_loopname, f->n_vars + 1);
-    e->locals = FX_NEW_ARRAY(e->arena, fx_localname, f->n_locals + 1);
-    e->assigned = FX_NEW_ARRAY(e->arena, bool, f->n_locals + 1);
-    e->scope = FX_NEW(e->arena, fx_names);
-    fx_names_init(e->scope, e->arena, &e->names);
+    e->loops = FX_NEW_ARRAY(e->local, fx_loopname, f->n_vars + 1);
+    e->locals = FX_NEW_ARRAY(e->local, fx_localname, f->n_locals + 1);
+    e->assigned = FX_NEW_ARRAY(e->local, bool, f->n_locals + 1);
+    e->scope = FX_NEW(e->local, fx_names);
+    fx_names_init(e->scope, e->local, &e->names);
 
     fx_text *t = e->t;
     fx_puts(t, "\n/* ");
@@ -278,10 +279,10 @@ static fx_status step_begin(void *user, const fx_step *step)
     fx_puts(t, " */\n");
 
     fx_text head;
-    fx_text_init(&head, e->arena);
+    fx_text_init(&head, e->local);
     fx_printf(&head, "static %s %s(", f->checks ? "int" : "void", e->steps[number]);
     size_t indent = head.size, line = head.size, sizes = 0;
-    const char **symbols = FX_NEW_ARRAY(e->arena, const char *, e->p->n_symbols + 1);
+    const char **symbols = FX_NEW_ARRAY(e->local, const char *, e->p->n_symbols + 1);
     for (size_t i = 0; i < e->p->n_symbols; i++)
         if (f->symbols[i])
             symbols[sizes++] = e->symbols[i];
@@ -292,17 +293,17 @@ static fx_status step_begin(void *user, const fx_step *step)
         const char *text;
         if (i < sizes) {
             fx_names_take(e->scope, symbols[i]);
-            text = fx_arena_printf(e->arena, "ptrdiff_t %s", symbols[i]);
+            text = fx_arena_printf(e->local, "ptrdiff_t %s", symbols[i]);
         } else if (i < before) {
             fx_names_take(e->scope, "weights");
-            text = fx_arena_printf(e->arena, "const %s_weights_t *weights", e->prefix);
+            text = fx_arena_printf(e->local, "const %s_weights_t *weights", e->prefix);
         } else {
             const struct fx_step_param *param = &f->params[i - before];
             const fx_buf *b = &e->p->bufs[param->buf];
             fx_names_take(e->scope, e->bufs[param->buf]);
             e->params[param->buf] = e->bufs[param->buf];
             bool lone = f->loops && alone(e, (size_t)(param - f->params));
-            text = fx_arena_printf(e->arena, "%s%s *%s%s", param->written || b->workspace ? "" : "const ", fx_c_type(b->dtype),
+            text = fx_arena_printf(e->local, "%s%s *%s%s", param->written || b->workspace ? "" : "const ", fx_c_type(b->dtype),
                                    lone ? "restrict " : "", e->bufs[param->buf]);
         }
         if (i) {
@@ -338,6 +339,7 @@ static fx_status step_end(void *user, const fx_step *step)
     if (e->fact->checks)
         fx_emit_line(e, "return status;");
     fx_puts(e->t, "}\n");
+    fx_emit_done(e);
     return FX_OK;
 }
 
@@ -358,7 +360,7 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
         fx_emit_line(e, "%s_UNROLL", e->PREFIX);
     const char *hint = loop->hint ? loop->hint : usual[e->indent > 5 ? 4 : e->indent - 1];
     fx_names inner;
-    fx_names_init(&inner, e->arena, e->scope);
+    fx_names_init(&inner, e->local, e->scope);
     l->name = fx_names_make(&inner, hint, 24, "i");
     const char *type = e->fact->wide ? "ptrdiff_t" : "int";
     fx_emit_line(e, "for (%s %s = 0; %s < %s; %s++) {", type, l->name, l->name, fx_c_dim(e, loop->extent), l->name);
@@ -397,15 +399,15 @@ static const char *condition(fx_emit *e, const fx_affine *a)
     else
         right.base = fx_dim_scale(e->ctx, a->base, -1);
     if (!n_left)
-        return fx_arena_printf(e->arena, "%s <= %s", fx_c_affine(e, &right), fx_c_affine(e, &left));
-    return fx_arena_printf(e->arena, "%s >= %s", fx_c_affine(e, &left), fx_c_affine(e, &right));
+        return fx_arena_printf(e->local, "%s <= %s", fx_c_affine(e, &right), fx_c_affine(e, &left));
+    return fx_arena_printf(e->local, "%s >= %s", fx_c_affine(e, &left), fx_c_affine(e, &right));
 }
 
 static fx_status if_begin(void *user, const fx_stmt *guard)
 {
     fx_emit *e = user;
     fx_text t;
-    fx_text_init(&t, e->arena);
+    fx_text_init(&t, e->local);
     for (int i = 0; i < guard->n_cond; i++)
         fx_printf(&t, "%s%s", i ? " && " : "", condition(e, &guard->cond[i]));
     fx_emit_line(e, "if (%s) {", t.size ? t.data : "1");
@@ -440,7 +442,7 @@ static fx_status store(void *user, const fx_stmt *s)
     fx_emit *e = user;
     const char *value;
     FX_TRY(fx_c_stored(e, e->p->bufs[s->buf].dtype, s->value, &value));
-    put_assignment(e, fx_arena_printf(e->arena, "%s[%s]", fx_c_buf(e, s->buf), fx_c_affine(e, &s->index)), value);
+    put_assignment(e, fx_arena_printf(e->local, "%s[%s]", fx_c_buf(e, s->buf), fx_c_affine(e, &s->index)), value);
     return FX_OK;
 }
 
@@ -453,7 +455,7 @@ static fx_status local(void *user, const fx_stmt *s)
     fx_localname *l = &e->locals[s->local];
     l->name = fx_names_make(e->scope, set ? "acc" : "v", FX_IDENT_MAX, "v");
     l->dtype = s->value->dtype;
-    put_assignment(e, fx_arena_printf(e->arena, "%s%s %s", set ? "" : "const ", fx_c_value_type(l->dtype), l->name), value);
+    put_assignment(e, fx_arena_printf(e->local, "%s%s %s", set ? "" : "const ", fx_c_value_type(l->dtype), l->name), value);
     return FX_OK;
 }
 
@@ -483,7 +485,7 @@ static void put_descriptor(fx_emit *e, const char *name, const fx_kernel *k, con
     size_t line = 0;
     for (int i = 0; i < k->n_fields; i++) {
         fx_text one;
-        fx_text_init(&one, e->arena);
+        fx_text_init(&one, e->local);
         if (c->field[i] == 0 && !c->sym[i] && (i > 0 || k->n_fields > 1))
             continue;
         fx_printf(&one, ".%s = ", k->field[i].name);
@@ -526,7 +528,7 @@ static fx_status call(void *user, const fx_stmt *s)
     const char *desc = fx_names_make(e->scope, "desc", FX_IDENT_MAX, "desc");
     put_descriptor(e, desc, k, c);
     fx_text t;
-    fx_text_init(&t, e->arena);
+    fx_text_init(&t, e->local);
     if (e->opt->link_runtime)
         fx_printf(&t, "fxrt_%s_%s(&%s", e->p->target.isa, k->name, desc);
     else
@@ -534,7 +536,7 @@ static fx_status call(void *user, const fx_stmt *s)
     size_t line = t.size + 4 * (size_t)e->indent;
     for (int i = 0; i < k->n_bufs; i++) {
         fx_text a;
-        fx_text_init(&a, e->arena);
+        fx_text_init(&a, e->local);
         if (c->buf[i] < 0 || (e->p->bufs[c->buf[i]].kind == FX_BUF_WEIGHT && fx_dim_is(e->p->bufs[c->buf[i]].numel, 0))) {
             fx_puts(&a, "NULL");
         } else {
@@ -581,7 +583,7 @@ static fx_status array(void *user, const fx_stmt *s)
 static fx_status check_begin(void *user, const fx_stmt *s)
 {
     fx_emit *e = user;
-    const char *extent = fx_dim_known(s->extent) ? fx_c_dim(e, s->extent) : fx_arena_printf(e->arena, "(uint64_t)%s", fx_c_factor(e, s->extent));
+    const char *extent = fx_dim_known(s->extent) ? fx_c_dim(e, s->extent) : fx_arena_printf(e->local, "(uint64_t)%s", fx_c_factor(e, s->extent));
     fx_emit_line(e, "if ((uint64_t)%s < %s) {", e->locals[s->local].name, extent);
     enter_block(e);
     return FX_OK;

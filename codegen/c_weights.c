@@ -141,28 +141,41 @@ void fx_c_weights_struct(fx_emit *e, fx_text *t)
         }
         fx_puts(t, " */\n");
         at = next + bytes_of(b);
+        fx_emit_done(e);
     }
     fx_printf(t, "} %s_weights_t;\n", e->prefix);
 }
 
 /* ---- content ------------------------------------------------------------------------------------------------ */
 
-/* The whole blob, in the byte order of the machine fxcc runs on, which the header tells. */
+/* The whole blob, in the byte order of the machine fxcc runs on, which the header tells: the header and, as parts, the weights where they are. */
 static void put_blob(fx_emit *e)
 {
-    unsigned char *blob = fx_arena_alloc(e->arena, (size_t)e->weights_size);
+    unsigned char *header = fx_arena_alloc(e->arena, FX_WEIGHTS_HEADER);
     uint32_t version = FX_WEIGHTS_VERSION, order = 0x01020304;
-    memcpy(blob, FX_WEIGHTS_MAGIC, 8);
-    memcpy(blob + 8, &version, 4);
-    memcpy(blob + 12, &order, 4);
-    memcpy(blob + 16, &e->weights_size, 8);
-    memcpy(blob + 24, e->hash, 8);
+    memcpy(header, FX_WEIGHTS_MAGIC, 8);
+    memcpy(header + 8, &version, 4);
+    memcpy(header + 12, &order, 4);
+    memcpy(header + 16, &e->weights_size, 8);
+    memcpy(header + 24, e->hash, 8);
+    fx_file_part *parts = FX_NEW_ARRAY(e->arena, fx_file_part, e->n_members + 1);
+    parts[0] = (fx_file_part){0, FX_WEIGHTS_HEADER, header};
     for (size_t i = 0; i < e->n_members; i++) {
         const fx_buf *b = &e->p->bufs[e->members[i].buf];
-        memcpy(blob + e->members[i].offset, b->data, (size_t)bytes_of(b));
+        parts[i + 1] = (fx_file_part){(size_t)e->members[i].offset, (size_t)bytes_of(b), b->data};
     }
-    fx_file f = {fx_arena_printf(e->arena, "%s.bin", e->prefix), (const char *)blob, (size_t)e->weights_size};
+    fx_file f = {.name = fx_arena_printf(e->arena, "%s.bin", e->prefix), .size = (size_t)e->weights_size, .parts = parts, .n_parts = e->n_members + 1};
     FX_PUSH(e->arena, e->files, e->n_files, e->cap_files) = f;
+}
+
+const char *fx_file_data(fx_arena *arena, const fx_file *f)
+{
+    if (f->data)
+        return f->data;
+    char *data = fx_arena_alloc(arena, f->size);
+    for (size_t i = 0; i < f->n_parts; i++)
+        memcpy(data + f->parts[i].at, f->parts[i].data, f->parts[i].size);
+    return data;
 }
 
 static char *put_element(char *s, fx_dtype dtype, const void *data, int64_t i)
@@ -195,24 +208,22 @@ static char *put_element(char *s, fx_dtype dtype, const void *data, int64_t i)
     return s + sprintf(s, "%lld", v);
 }
 
-/* Written straight into one block of the size that surely suffices: texts of many megabytes. */
+/* Written straight into the text, a line at a time: texts of many megabytes. */
 void fx_put_elements(fx_text *t, fx_dtype dtype, const void *data, int64_t numel, const char *indent)
 {
-    enum { LONGEST = 40, A_LINE = 8, BLOCK = 4096 };
-    char *block = fx_arena_alloc(t->arena, BLOCK * (LONGEST + 4));
+    enum { LONGEST = 40, A_LINE = 8 };
+    size_t n = strlen(indent);
     for (int64_t i = 0; i < numel;) {
-        char *s = block;
-        for (int64_t end = i + BLOCK < numel ? i + BLOCK : numel; i < end; i++) {
-            if (i % A_LINE == 0) {
-                size_t n = strlen(indent);
-                memcpy(s, indent, n);
-                s += n;
-            }
+        char *start = fx_text_room(t, n + A_LINE * (LONGEST + 2)), *s = start;
+        memcpy(s, indent, n);
+        s += n;
+        for (int64_t end = i + A_LINE < numel ? i + A_LINE : numel; i < end;) {
             s = put_element(s, dtype, data, i);
             *s++ = ',';
-            *s++ = i % A_LINE == A_LINE - 1 || i + 1 == numel ? '\n' : ' ';
+            *s++ = ++i == end ? '\n' : ' ';
         }
-        fx_putn(t, block, (size_t)(s - block));
+        *s = '\0';
+        t->size += (size_t)(s - start);
     }
 }
 

@@ -26,12 +26,22 @@ typedef struct fx_emit_options {
                                     linked or all not) */
 } fx_emit_options;
 
+/* Bytes of a file that lie in memory already, wherever the program has them. */
+typedef struct fx_file_part {
+    size_t at, size;             /* in the file, in order */
+    const void *data;
+} fx_file_part;
+
 /* One generated file. */
 typedef struct fx_file {
     const char *name;            /* "resnet18.c", without folder */
-    const char *data;
+    const char *data;            /* NULL: `size` bytes that are 0 but for the parts: weights, which are not copied to be written */
     size_t size;
+    const fx_file_part *parts; size_t n_parts;
 } fx_file;
+
+/* The file in one piece, copied to the arena when it is not. */
+const char *fx_file_data(fx_arena *arena, const fx_file *f);
 
 /* Everything the program becomes, as texts in p->arena: nothing is written to disk here. Deterministic to the byte. */
 fx_status fx_emit_c(fx_program *p, const fx_emit_options *opt, size_t *n_files, fx_file **files);

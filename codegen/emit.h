@@ -71,7 +71,8 @@ typedef struct fx_emit {
     fx_program *p;
     const fx_emit_options *opt;
     fx_context *ctx;
-    fx_arena *arena;             /* the program's */
+    fx_arena *arena;             /* the program's: what lasts */
+    fx_arena *local;             /* texts and tables of the step at hand; emptied after each, see fx_emit_done */
     const char *prefix, *PREFIX; /* "net", "NET" */
     fx_weights_mode weights;     /* never AUTO */
     fx_wmember *members; size_t n_members, cap_members; /* by offset */
@@ -121,6 +122,7 @@ typedef struct fx_emit {
 
 void fx_emit_line(fx_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* indented, with a newline */
 void fx_emit_open(fx_emit *e);                   /* indentation alone */
+void fx_emit_done(fx_emit *e);                   /* what was printed is printed: e->local is emptied */
 fx_file *fx_emit_file(fx_emit *e, const char *suffix, const fx_text *t); /* adds prefix + suffix */
 const char *fx_c_type(fx_dtype dtype);           /* of elements in memory: "float"; "uint16_t" for float16 */
 const char *fx_c_value_type(fx_dtype dtype);     /* of scalars: float16 and bfloat16 are floats */

@@ -197,20 +197,20 @@ void fx_names_init(fx_names *s, fx_arena *arena, const fx_names *outer)
     *s = (fx_names){.arena = arena, .outer = outer};
 }
 
-static bool set_has(const fx_names *s, const char *name)
+static const char *find(const fx_names *s, const char *name)
 {
     if (!s->cap)
-        return false;
+        return NULL;
     for (size_t i = hash_text(name) & (s->cap - 1); s->slot[i]; i = (i + 1) & (s->cap - 1))
         if (strcmp(s->slot[i], name) == 0)
-            return true;
-    return false;
+            return s->slot[i];
+    return NULL;
 }
 
 bool fx_names_has(const fx_names *s, const char *name)
 {
     for (; s; s = s->outer)
-        if (set_has(s, name))
+        if (find(s, name))
             return true;
     return false;
 }
@@ -223,10 +223,11 @@ static void put_slot(const char **slot, size_t cap, const char *name)
     slot[i] = name;
 }
 
-void fx_names_take(fx_names *s, const char *name)
+const char *fx_names_take(fx_names *s, const char *name)
 {
-    if (set_has(s, name))
-        return;
+    const char *there = find(s, name);
+    if (there)
+        return there;
     if (2 * (s->n + 1) > s->cap) {
         size_t cap = s->cap ? 2 * s->cap : 32;
         const char **slot = FX_NEW_ARRAY(s->arena, const char *, cap);
@@ -236,8 +237,10 @@ void fx_names_take(fx_names *s, const char *name)
         s->slot = slot;
         s->cap = cap;
     }
-    put_slot(s->slot, s->cap, fx_arena_dup(s->arena, name, strlen(name) + 1));
+    name = fx_arena_dup(s->arena, name, strlen(name) + 1);
+    put_slot(s->slot, s->cap, name);
     s->n++;
+    return name;
 }
 
 const char *fx_names_make(fx_names *s, const char *want, int max, const char *fallback)
@@ -255,8 +258,7 @@ const char *fx_names_make(fx_names *s, const char *want, int max, const char *fa
             keep--;
         snprintf(trial, sizeof trial, "%.*s%s", keep, id, number);
     }
-    fx_names_take(s, trial);
-    return fx_arena_dup(s->arena, trial, strlen(trial) + 1);
+    return fx_names_take(s, trial);
 }
 
 /* ---- comments and strings ---- */

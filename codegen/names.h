@@ -30,7 +30,7 @@ typedef struct fx_names {
 
 void fx_names_init(fx_names *s, fx_arena *arena, const fx_names *outer);
 bool fx_names_has(const fx_names *s, const char *name);
-void fx_names_take(fx_names *s, const char *name);                 /* name as it is */
+const char *fx_names_take(fx_names *s, const char *name);          /* name as it is; a copy that lasts as long as the set */
 /* An identifier like want, free in s and its outer scopes, and taken from now on. */
 const char *fx_names_make(fx_names *s, const char *want, int max, const char *fallback);
 

@@ -47,21 +47,74 @@ static fx_status make_folders(fx_context *ctx, const char *folder, fx_write *w)
     return FX_OK;
 }
 
+static bool write_all(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(fd, data, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return false;
+        data += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+/* Small parts and the zeros between parts are gathered; large parts go to the system from where they are. */
+typedef struct gather {
+    int fd;
+    size_t n;
+    char data[1 << 16];
+} gather;
+
+static bool put(gather *g, const void *data, size_t size)
+{
+    if (g->n + size > sizeof g->data) {
+        if (!write_all(g->fd, g->data, g->n))
+            return false;
+        g->n = 0;
+        if (size > sizeof g->data / 2)
+            return write_all(g->fd, data, size);
+    }
+    memcpy(g->data + g->n, data, size);
+    g->n += size;
+    return true;
+}
+
+static bool put_zeros(gather *g, size_t size)
+{
+    static const char zeros[4096];
+    bool good = true;
+    for (; good && size > sizeof zeros; size -= sizeof zeros)
+        good = put(g, zeros, sizeof zeros);
+    return good && put(g, zeros, size);
+}
+
+static bool put_parts(fx_arena *arena, int fd, const fx_file *f)
+{
+    gather *g = fx_arena_block(arena, 1, sizeof *g);
+    g->fd = fd;
+    size_t at = 0;
+    bool good = true;
+    for (size_t i = 0; good && i < f->n_parts; i++) {
+        good = put_zeros(g, f->parts[i].at - at) && put(g, f->parts[i].data, f->parts[i].size);
+        at = f->parts[i].at + f->parts[i].size;
+    }
+    good = good && put_zeros(g, f->size - at) && write_all(fd, g->data, g->n);
+    fx_arena_unblock(arena, g);
+    return good;
+}
+
 static fx_status write_one(fx_context *ctx, const char *path, const fx_file *f)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return io_error(ctx, path, "create the file");
-    for (size_t at = 0; at < f->size;) {
-        ssize_t n = write(fd, f->data + at, f->size - at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            fx_status status = io_error(ctx, path, "write");
-            close(fd);
-            return status;
-        }
-        at += (size_t)n;
+    if (!(f->data ? write_all(fd, f->data, f->size) : put_parts(fx_context_arena(ctx), fd, f))) {
+        fx_status status = io_error(ctx, path, "write");
+        close(fd);
+        return status;
     }
     if (close(fd) != 0)
         return io_error(ctx, path, "write");

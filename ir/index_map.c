@@ -444,14 +444,15 @@ const fx_imap *fx_imap_part(const fx_imaps *m, const fx_imap *map, int at)
 bool fx_imap_boxes(const fx_imaps *m, int n, const fx_imap *const *maps, int *n_boxes, const fx_imap_box **boxes)
 {
     int rank = n ? maps[0]->rank : 0;
-    fx_imap_box *now = FX_NEW_ARRAY(m->arena, fx_imap_box, FX_IMAP_MOST + 1), *next = FX_NEW_ARRAY(m->arena, fx_imap_box, FX_IMAP_MOST + 1);
+    fx_imap_box *now = FX_NEW(m->arena, fx_imap_box);
     int n_now = 1;
     for (int i = 0; i < rank; i++) {
         now[0].lo[i] = fx_dim_of(0);
         now[0].hi[i] = maps[0]->dims[i];
     }
     for (int k = 0; k < n; k++) {
-        int n_next = 0;
+        int n_next = 0, most = n_now * maps[k]->n < FX_IMAP_MOST ? n_now * maps[k]->n : FX_IMAP_MOST;
+        fx_imap_box *next = FX_NEW_ARRAY(m->arena, fx_imap_box, most);
         for (int b = 0; b < n_now; b++)
             for (int p = 0; p < maps[k]->n; p++) {
                 fx_imap_box box = now[b];
@@ -470,9 +471,7 @@ bool fx_imap_boxes(const fx_imaps *m, int n, const fx_imap *const *maps, int *n_
                 box.piece = piece;
                 next[n_next++] = box;
             }
-        fx_imap_box *t = now;
         now = next;
-        next = t;
         n_now = n_next;
     }
     *n_boxes = n_now;

@@ -88,14 +88,17 @@ const char *fx_intern_f(fx_context *ctx, const char *fmt, ...) __attribute__((fo
 /* A text that grows; printers write into one, callers write it out. */
 typedef struct fx_text {
     fx_arena *arena;
-    char *data; /* NUL-terminated once anything was added, else NULL */
+    char *data; /* NUL-terminated once anything was added, else NULL; moves as the text grows */
     size_t size, cap;
+    bool block; /* data is a block of the arena: texts that grew large leave no smaller copies behind */
 } fx_text;
 
 void fx_text_init(fx_text *t, fx_arena *arena);
 void fx_puts(fx_text *t, const char *s);
 void fx_putn(fx_text *t, const char *s, size_t n);
 void fx_printf(fx_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void fx_vprintf(fx_text *t, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+char *fx_text_room(fx_text *t, size_t n); /* where up to n bytes may be written; add what was written to t->size, and a NUL behind it */
 /* The shortest decimal that reads back as v ("0.1", "1e-05", "inf", "nan"), always with a point or exponent. */
 void fx_put_double(fx_text *t, double v);
 /* text as a C string literal with quotes: \" \\ \n \r \t; other control bytes and bytes that are not UTF-8 as three

@@ -149,6 +149,10 @@ static fx_status parse_sym(sym_parser *p, const fx_sym **out)
     syms terms = {0};
     const fx_sym *s;
     FX_TRY(parse_sym_product(p, &s));
+    if (!fx_lex_is(lx, "-") && !fx_lex_is(lx, "+")) { /* most sizes are a number or a name */
+        *out = s;
+        return lx->status;
+    }
     push(p, &terms, s);
     for (;;) {
         bool minus = fx_lex_is(lx, "-");
@@ -158,7 +162,7 @@ static fx_status parse_sym(sym_parser *p, const fx_sym **out)
         FX_TRY(parse_sym_product(p, &s));
         push(p, &terms, minus ? combine(p, FX_SYM_MUL, fx_sym_int(p->lx->ctx, -1), s) : s);
     }
-    *out = terms.n == 1 ? terms.p[0] : fx_sym_make(p->lx->ctx, FX_SYM_ADD, (int)terms.n, terms.p);
+    *out = fx_sym_make(p->lx->ctx, FX_SYM_ADD, (int)terms.n, terms.p);
     return lx->status;
 }
 

@@ -100,9 +100,15 @@ fx_step *fx_program_step(fx_program *p, const char *name)
     return &p->steps[p->n_steps - 1];
 }
 
+/* Most statements have no index, which is most of the struct. */
+static size_t stmt_size(fx_stmt_kind kind)
+{
+    return kind == FX_ST_STORE ? sizeof(fx_stmt) : offsetof(fx_stmt, index);
+}
+
 fx_stmt *fx_stmt_new(fx_program *p, fx_stmt_kind kind)
 {
-    fx_stmt *s = FX_NEW(p->arena, fx_stmt);
+    fx_stmt *s = fx_arena_alloc(p->arena, stmt_size(kind));
     s->kind = kind;
     s->buf = s->local = s->var = -1;
     if (kind == FX_ST_IF)
@@ -113,6 +119,25 @@ fx_stmt *fx_stmt_new(fx_program *p, fx_stmt_kind kind)
             s->call->buf[i] = -1;
     }
     return s;
+}
+
+fx_stmt *fx_stmt_copy(fx_program *p, const fx_stmt *s)
+{
+    fx_stmt *c = fx_arena_dup(p->arena, s, stmt_size(s->kind));
+    c->next = NULL;
+    if (s->cond) {
+        c->cond = FX_NEW_ARRAY(p->arena, fx_affine, 2 * FX_MAX_RANK);
+        memcpy(c->cond, s->cond, sizeof *s->cond * (size_t)s->n_cond);
+    }
+    return c;
+}
+
+fx_stmt fx_stmt_alone(const fx_stmt *s)
+{
+    fx_stmt c = {0};
+    memcpy(&c, s, stmt_size(s->kind));
+    c.next = NULL;
+    return c;
 }
 
 /* ---- affine expressions ------------------------------------------------------------------------------------ */
@@ -223,7 +248,7 @@ int fx_sop_arity(fx_sop op)
     return (unsigned)op < FX_S_COUNT ? sops[op].arity : 0;
 }
 
-/* Most expressions have no index, which is most of the struct. */
+/* Likewise. */
 static size_t size_of(fx_sop op)
 {
     return op == FX_S_LOAD || op == FX_S_INDEX ? sizeof(fx_sexpr) : offsetof(fx_sexpr, index);

@@ -147,7 +147,6 @@ typedef struct fx_stmt {
     struct fx_stmt *body;      /* LOOP, IF, CHECK */
     /* STORE buf[index] = value; LOCAL dtype local = value; SET local = value */
     int buf;                   /* STORE, ARRAY */
-    fx_affine index;
     const fx_sexpr *value;
     int local;                 /* unique in the step */
     /* IF all cond[i] >= 0 */
@@ -157,6 +156,7 @@ typedef struct fx_stmt {
     /* CHECK: if 0 <= local < extent, body; else the run fails (NAME_run returns an error that names the step) and body is skipped.
      * local is an integer LOCAL that is not SET again. The rest of the run still happens, so iterations stay independent. */
     const char *text;          /* COMMENT: one line; CHECK: what the index is: "index into the 30522 rows of embeddings.word.weight" */
+    fx_affine index;           /* STORE; other statements end before it: copy them by fx_stmt_copy or fx_stmt_alone */
 } fx_stmt;
 
 typedef struct fx_step {
@@ -230,6 +230,8 @@ fx_program *fx_program_new(fx_context *ctx, const char *name, const fx_target *t
 int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype dtype, int rank, const fx_dim *dims); /* id; name made unique and an identifier */
 fx_step *fx_program_step(fx_program *p, const char *name);            /* pointer valid until the next step is added */
 fx_stmt *fx_stmt_new(fx_program *p, fx_stmt_kind kind);
+fx_stmt *fx_stmt_copy(fx_program *p, const fx_stmt *s);               /* without what follows it; its conditions are its own, all else is the same */
+fx_stmt fx_stmt_alone(const fx_stmt *s);                              /* by value, without what follows it */
 fx_affine fx_affine_const(int64_t base);
 fx_affine fx_affine_dim(fx_dim base);
 void fx_affine_add(fx_context *ctx, fx_affine *a, int var, fx_dim coef); /* merges equal variables */

@@ -143,11 +143,10 @@ static fx_stmt *bind_stmts(bind *b, const fx_stmt *s)
 {
     fx_stmt *first = NULL, **tail = &first;
     for (; s; s = s->next) {
-        fx_stmt *out = fx_arena_dup(b->to->arena, s, sizeof *s);
+        fx_stmt *out = fx_stmt_copy(b->to, s);
         out->extent = number(b, s->extent);
-        out->index = bind_affine(b, &s->index);
-        if (s->cond)
-            out->cond = FX_NEW_ARRAY(b->to->arena, fx_affine, 2 * FX_MAX_RANK);
+        if (s->kind == FX_ST_STORE)
+            out->index = bind_affine(b, &s->index);
         for (int i = 0; i < s->n_cond; i++)
             out->cond[i] = bind_affine(b, &s->cond[i]);
         if (s->value)
@@ -157,7 +156,6 @@ static fx_stmt *bind_stmts(bind *b, const fx_stmt *s)
             b->ok &= fx_call_bind(b->symbols, b->values, s->call, out->call);
         }
         out->body = bind_stmts(b, s->body);
-        out->next = NULL;
         *tail = out;
         tail = &out->next;
     }

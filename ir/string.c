@@ -92,16 +92,27 @@ void fx_text_init(fx_text *t, fx_arena *arena)
 
 static void reserve(fx_text *t, size_t n)
 {
+    enum { LARGE = 1 << 15 };
     if (n < t->cap - t->size && t->cap)
         return;
     size_t cap = t->cap ? t->cap : 128;
     while (cap - t->size <= n)
         cap = cap > SIZE_MAX / 2 ? SIZE_MAX : cap * 2;
-    char *data = fx_arena_alloc(t->arena, cap);
+    bool block = cap >= LARGE;
+    char *data = block ? fx_arena_block(t->arena, cap, 1) : fx_arena_alloc(t->arena, cap);
     if (t->size)
         memcpy(data, t->data, t->size);
+    if (t->block)
+        fx_arena_unblock(t->arena, t->data);
     t->data = data;
     t->cap = cap;
+    t->block = block;
+}
+
+char *fx_text_room(fx_text *t, size_t n)
+{
+    reserve(t, n);
+    return t->data + t->size;
 }
 
 void fx_putn(fx_text *t, const char *s, size_t n)
@@ -118,24 +129,29 @@ void fx_puts(fx_text *t, const char *s)
     fx_putn(t, s, strlen(s));
 }
 
+void fx_vprintf(fx_text *t, const char *fmt, va_list ap)
+{
+    va_list again;
+    va_copy(again, ap);
+    reserve(t, 64);
+    int n = vsnprintf(t->data + t->size, t->cap - t->size, fmt, ap);
+    if (n >= 0 && (size_t)n >= t->cap - t->size) {
+        reserve(t, (size_t)n);
+        vsnprintf(t->data + t->size, t->cap - t->size, fmt, again);
+    }
+    va_end(again);
+    if (n < 0)
+        t->data[t->size] = '\0';
+    else
+        t->size += (size_t)n;
+}
+
 void fx_printf(fx_text *t, const char *fmt, ...)
 {
     va_list ap;
-    reserve(t, 64);
     va_start(ap, fmt);
-    int n = vsnprintf(t->data + t->size, t->cap - t->size, fmt, ap);
+    fx_vprintf(t, fmt, ap);
     va_end(ap);
-    if (n < 0) {
-        t->data[t->size] = '\0';
-        return;
-    }
-    if ((size_t)n >= t->cap - t->size) {
-        reserve(t, (size_t)n);
-        va_start(ap, fmt);
-        vsnprintf(t->data + t->size, t->cap - t->size, fmt, ap);
-        va_end(ap);
-    }
-    t->size += (size_t)n;
 }
 
 /* ---- numbers ---------------------------------------------------------------------------------------------- */

@@ -37,14 +37,14 @@ const char *fx_build_name(fx_build *b, const fx_node *n)
         op = dot + 1;
     int len = (int)strcspn(op, ".");
     if (path && *path)
-        return fx_arena_printf(b->scratch, "%s_%.*s", path, len, op);
+        return fx_arena_printf(b->piece, "%s_%.*s", path, len, op);
     return n->name;
 }
 
 const char *fx_build_dims(fx_build *b, int rank, const fx_dim *dims)
 {
     fx_text s;
-    fx_text_init(&s, b->p->arena);
+    fx_text_init(&s, b->piece);
     for (int i = 0; i < rank; i++) {
         bool sum = dims[i].sym && dims[i].sym->kind != FX_SYM_SYMBOL;
         fx_puts(&s, i ? "x" : "");
@@ -64,7 +64,7 @@ static const char *dims_text(fx_build *b, const fx_type *t)
 static const char *step_shapes(fx_build *b, fx_node *root)
 {
     fx_text s;
-    fx_text_init(&s, b->p->arena);
+    fx_text_init(&s, b->piece);
     fx_node *at = b->group[root->id].anchor ? b->group[root->id].anchor : root;
     int shown = 0;
     for (int i = 0; i < at->n_operands && shown < 4; i++) {
@@ -76,7 +76,7 @@ static const char *step_shapes(fx_build *b, fx_node *root)
     if (t->kind == FX_TYPE_TUPLE)
         t = t->items[0];
     fx_printf(&s, "%s%s", shown ? " -> " : "-> ", dims_text(b, t));
-    return s.data;
+    return fx_arena_dup(b->p->arena, s.data, s.size + 1);
 }
 
 fx_step *fx_build_step(fx_build *b, fx_node *at, const char *what)
@@ -134,7 +134,7 @@ static fx_status known_symbols(fx_build *b, const fx_node *n, const fx_sym *s)
 {
     if (s->kind == FX_SYM_OPAQUE || (s->kind == FX_SYM_SYMBOL && symbol_of(b, s->name) < 0)) {
         fx_text t;
-        fx_text_init(&t, b->scratch);
+        fx_text_init(&t, b->piece);
         fx_sym_print(&t, s);
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "'%s': its size names %s, which no input's size tells: expected one that is %s, or a multiple of it plus a number", n->name, t.data, t.data);
     }
@@ -278,7 +278,7 @@ static fx_status build_initial(fx_build *b, const fx_node *n, const fx_window *v
     fx_tensor dense;
     FX_TRY(fx_tensor_touch(b->ctx, &a->tensor));
     FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
-    *id = fx_program_buf(b->p, FX_BUF_WEIGHT, fx_arena_printf(b->scratch, "%s_initial", n->name), v->dtype, v->rank, v->dims);
+    *id = fx_program_buf(b->p, FX_BUF_WEIGHT, fx_arena_printf(b->piece, "%s_initial", n->name), v->dtype, v->rank, v->dims);
     b->p->bufs[*id].data = dense.data;
     b->p->bufs[*id].loc = n->loc;
     return FX_OK;
@@ -378,7 +378,7 @@ static fx_status build_output_buffers(fx_build *b)
     for (size_t i = 0; i < b->n_outputs; i++) {
         const fx_node *n = b->outputs[i];
         const fx_dim *dims = n->type->dims;
-        const char *name = b->n_outputs == 1 ? "output" : fx_arena_printf(b->scratch, "output%zu", i);
+        const char *name = b->n_outputs == 1 ? "output" : fx_arena_printf(b->piece, "output%zu", i);
         int id = fx_program_buf(b->p, FX_BUF_OUTPUT, name, n->type->dtype, n->type->rank, dims);
         b->p->bufs[id].io = (int)i;
         b->p->bufs[id].loc = n->loc;
@@ -402,8 +402,8 @@ static fx_status build_output_copies(fx_build *b)
         fx_window dst = {.buf = io->buf, .dtype = io->dtype, .rank = io->rank};
         memcpy(dst.dims, io->dims, sizeof dst.dims);
         fx_window_set_dense(b, &dst);
-        FX_TRY(fx_build_copy(b, fx_arena_printf(b->scratch, "write_%s", io->name),
-                             fx_arena_printf(b->scratch, "%s: result to the caller's layout", n->name), n, &v, &dst));
+        FX_TRY(fx_build_copy(b, fx_arena_printf(b->piece, "write_%s", io->name),
+                             fx_arena_printf(b->piece, "%s: result to the caller's layout", n->name), n, &v, &dst));
     }
     return FX_OK;
 }
@@ -439,16 +439,16 @@ static fx_status build_write_backs(fx_build *b)
         if (same || !is_written(b, from[i].buf))
             continue;
         fx_window old = from[i];
-        const char *name = fx_arena_printf(b->scratch, "%s_before", n->name);
+        const char *name = fx_arena_printf(b->piece, "%s_before", n->name);
         FX_TRY(fx_build_new(b, n, name, old.dtype, NULL, &from[i]));
-        FX_TRY(fx_build_copy(b, name, fx_arena_printf(b->scratch, "%s: kept while it is overwritten", n->name), n, &old, &from[i]));
+        FX_TRY(fx_build_copy(b, name, fx_arena_printf(b->piece, "%s: kept while it is overwritten", n->name), n, &old, &from[i]));
     }
     for (size_t i = 0; i < b->n_writes; i++) {
         const fx_node *input = b->writes[i].input;
         const fx_window *to = &b->value[input->id];
         if (from[i].buf != to->buf)
-            FX_TRY(fx_build_copy(b, fx_arena_printf(b->scratch, "write_%s", input->name),
-                                 fx_arena_printf(b->scratch, "%s: its new value, %s", input->name, b->writes[i].value->name),
+            FX_TRY(fx_build_copy(b, fx_arena_printf(b->piece, "write_%s", input->name),
+                                 fx_arena_printf(b->piece, "%s: its new value, %s", input->name, b->writes[i].value->name),
                                  b->writes[i].value, &from[i], to));
     }
     return FX_OK;
@@ -586,10 +586,14 @@ fx_status fx_pass_build(fx_lower *l)
     size_t ids = g->n_ids;
     fx_arena *s = l->scratch;
     const fx_target *t = &l->opt->target;
-    fx_build b = {.ctx = l->ctx, .g = g, .scratch = s, .opt = l->opt, .threads = l->opt->threads > 0 ? l->opt->threads : 1};
+    fx_build b = {.ctx = l->ctx, .g = g, .scratch = s, .piece = l->piece, .opt = l->opt, .threads = l->opt->threads > 0 ? l->opt->threads : 1};
     b.tile = (fxrt_tile){.lanes = t->lanes, .mr = t->mr, .nr = t->nr};
     b.p = fx_program_new(l->ctx, g->name, t);
     b.p->file = g->file;
+    /* Rarely more of each than nodes: the lists do not grow, and what of them is not used is never touched. */
+    b.p->cap_bufs = b.p->cap_steps = g->n_nodes;
+    b.p->bufs = FX_NEW_ARRAY(b.p->arena, fx_buf, b.p->cap_bufs);
+    b.p->steps = FX_NEW_ARRAY(b.p->arena, fx_step, b.p->cap_steps);
     b.root = FX_NEW_ARRAY(s, fx_node *, ids);
     b.group = FX_NEW_ARRAY(s, fx_group, ids);
     b.value = FX_NEW_ARRAY(s, fx_window, ids);
@@ -622,8 +626,10 @@ fx_status fx_pass_build(fx_lower *l)
     fx_build_homes(&b);
     find_in_input(&b);
     count_paths(&b);
-    FX_FOR_NODES(g, n)
-    FX_TRY(build_node(&b, n));
+    FX_FOR_NODES(g, n) {
+        FX_TRY(build_node(&b, n));
+        fx_arena_reset(b.piece);
+    }
     FX_TRY(build_output_copies(&b));
     FX_TRY(build_write_backs(&b));
     fx_build_drop_impossible(&b);

@@ -49,7 +49,8 @@ typedef struct fx_build {
     fx_context *ctx;
     fx_graph *g;
     fx_program *p;
-    fx_arena *scratch;
+    fx_arena *scratch;             /* what lasts as long as the pass */
+    fx_arena *piece;               /* emptied after each node is built: texts, maps and boxes that only its steps need */
     fxrt_tile tile;
     int threads;
     bool channels_last;            /* how rank-4 activations lie: one decision a graph */
@@ -173,7 +174,7 @@ typedef struct fx_read_box {
 } fx_read_box;
 /* v as what a nest over its dims reads or writes. */
 void fx_read_at(const fx_window *v, fx_read *out);
-fx_imaps fx_build_imaps(fx_build *b);
+fx_imaps fx_build_imaps(fx_build *b, fx_arena *arena);
 /* Whether n is not stored, but read through its map. */
 bool fx_build_is_lazy(const fx_build *b, const fx_node *n);
 /* n as a map over the values of `src` (those of lazy operands are read through in turn). false: no map says it. */
@@ -272,7 +273,7 @@ fx_step *fx_build_step(fx_build *b, fx_node *at, const char *what);
 /* Places for those results of n, which has several, that getitems take: b->results[n->id]. */
 fx_status fx_build_results(fx_build *b, fx_node *n);
 const char *fx_build_name(fx_build *b, const fx_node *n); /* a name for what n computes: "layer1_0_conv2" */
-const char *fx_build_dims(fx_build *b, int rank, const fx_dim *dims); /* "1x64x56x56" */
+const char *fx_build_dims(fx_build *b, int rank, const fx_dim *dims); /* "1x64x56x56", in b->piece */
 fx_dim fx_type_count(fx_context *ctx, const fx_type *t);    /* the product of its dims */
 bool fx_build_at_least(fx_build *b, fx_dim d, int64_t v);   /* proved for all values of the symbols */
 fx_symbols fx_build_symbols(const fx_build *b);

@@ -146,7 +146,7 @@ static fx_status build_linear(fx_build *b, fx_node *root, fx_node *n)
         bias = widened(&bias, n->type);
     }
     return products(b, root, &xs, x_k, &ws, w_k, k, has_bias ? &bias : NULL,
-                    fx_arena_printf(b->scratch, "linear %s->%s in %s", fx_build_dims(b, 1, &k), fx_build_dims(b, 1, &n->type->dims[last]),
+                    fx_arena_printf(b->piece, "linear %s->%s in %s", fx_build_dims(b, 1, &k), fx_build_dims(b, 1, &n->type->dims[last]),
                                     fx_dtype_name(n->type->dtype)));
 }
 
@@ -167,7 +167,7 @@ static fx_status build_matmul(fx_build *b, fx_node *root, fx_node *n)
     x.strides[col] = fx_dim_of(0);
     w.strides[row] = fx_dim_of(0);
     return products(b, root, &x, x_k, &w, w_k, k, at ? &add : NULL,
-                    fx_arena_printf(b->scratch, "matmul %sx%s by %sx%s in %s", fx_build_dims(b, 1, &n->type->dims[row]), fx_build_dims(b, 1, &k),
+                    fx_arena_printf(b->piece, "matmul %sx%s by %sx%s in %s", fx_build_dims(b, 1, &n->type->dims[row]), fx_build_dims(b, 1, &k),
                                     fx_build_dims(b, 1, &k), fx_build_dims(b, 1, &n->type->dims[col]), fx_dtype_name(n->type->dtype)));
 }
 
@@ -208,7 +208,7 @@ static fx_status build_convolution(fx_build *b, fx_node *root, fx_node *n)
     fx_node_ints(n, 5, dil, 2);
     int64_t ic = x.dims[1].value / groups, oc = out.dims[1].value / groups;
     fx_context *c = b->ctx;
-    fx_step *step = fx_build_step(b, root, fx_arena_printf(b->scratch, "%s in %s", transposed ? "conv_transpose2d" : "conv2d", fx_dtype_name(out.dtype)));
+    fx_step *step = fx_build_step(b, root, fx_arena_printf(b->piece, "%s in %s", transposed ? "conv_transpose2d" : "conv2d", fx_dtype_name(out.dtype)));
     sum s = sum_begin(b, out.dtype);
     int vn = over(&s, out.dims[0], true, "n"), vg = over(&s, fx_dim_of(groups), false, "g"), vc = over(&s, fx_dim_of(oc), false, "c");
     int vo[2] = {over(&s, out.dims[2], false, "h"), over(&s, out.dims[3], false, "w")};

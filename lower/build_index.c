@@ -142,7 +142,7 @@ static fx_status emit_read(places *p)
     FX_TRY(fx_build_place(b, p->n, NULL, &out));
     set_plain(p, &out);
     const char *name = strchr(p->n->op->name, '.') + 1;
-    fx_step *step = fx_build_step(b, p->n, fx_arena_printf(b->scratch, "%.*s", (int)strcspn(name, "."), name));
+    fx_step *step = fx_build_step(b, p->n, fx_arena_printf(b->piece, "%.*s", (int)strcspn(name, "."), name));
     fx_affine from = places_index(p);
     fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
     store->buf = out.buf;
@@ -278,7 +278,7 @@ static fx_status copy_of(fx_build *b, fx_node *n, fx_window *out)
     }
     FX_TRY(fx_build_place(b, n, NULL, out));
     b->value[n->id] = *out;
-    return fx_build_copy(b, fx_arena_printf(b->scratch, "%s_self", fx_build_name(b, n)), fx_arena_printf(b->scratch, "%s: what stays", n->name),
+    return fx_build_copy(b, fx_arena_printf(b->piece, "%s_self", fx_build_name(b, n)), fx_arena_printf(b->piece, "%s: what stays", n->name),
                          n, &x, out);
 }
 
@@ -294,7 +294,7 @@ static fx_status emit_write(places *p, const fx_window *src, const fx_sexpr *num
             p->access[1].strides[shift + i] = fx_dim_is(src->dims[i], 1) ? fx_dim_of(0) : src->strides[i];
     }
     const char *name = strchr(p->n->op->name, '.') + 1;
-    fx_step *step = fx_build_step(b, p->n, fx_arena_printf(b->scratch, "%.*s", (int)strcspn(name, "."), name));
+    fx_step *step = fx_build_step(b, p->n, fx_arena_printf(b->piece, "%.*s", (int)strcspn(name, "."), name));
     fx_affine to = places_index(p), from = fx_nest_index(b, &p->nest, &p->access[1]);
     const fx_sexpr *value = src ? fx_s_cast(b->p, dtype, fx_s_load(b->p, src->buf, &from)) : number;
     if (adds)

@@ -25,7 +25,7 @@ static bool same_place(const fx_window *a, const fx_window *b)
 fx_status fx_build_cat(fx_build *b, fx_node *n)
 {
     int total = n->n_operands;
-    fx_node **parts = FX_NEW_ARRAY(b->scratch, fx_node *, total + 1);
+    fx_node **parts = FX_NEW_ARRAY(b->piece, fx_node *, total + 1);
     int count = fx_node_inputs(n, 0, parts, total), rank = n->type->rank;
     int64_t d64 = fx_node_int(n, 1);
     int d = (int)(d64 < 0 ? d64 + rank : d64);
@@ -48,8 +48,8 @@ fx_status fx_build_cat(fx_build *b, fx_node *n)
             continue; /* torch skips such empty tensors */
         fx_window dst = window(b, &out, t, d, at);
         at = fx_dim_add(b->ctx, at, t->dims[d]);
-        const char *name = fx_arena_printf(b->scratch, "%s_part%d", fx_build_name(b, n), i);
-        const char *title = fx_arena_printf(b->scratch, "%s: cat, part %d of %d", n->name, i + 1, count);
+        const char *name = fx_arena_printf(b->piece, "%s_part%d", fx_build_name(b, n), i);
+        const char *title = fx_arena_printf(b->piece, "%s: cat, part %d of %d", n->name, i + 1, count);
         if (fx_build_is_lazy(b, parts[i]))
             FX_TRY(fx_build_store_at(b, parts[i], &dst, title, name));
         FX_TRY(fx_build_value(b, parts[i], &part));
@@ -69,7 +69,7 @@ fx_status fx_build_pad(fx_build *b, fx_node *n)
     FX_TRY(fx_build_value(b, x, &v));
     FX_TRY(fx_build_place(b, n, &v, &out));
     int count = fx_node_arg(n, 1)->n;
-    fx_step *step = fx_build_step(b, n, fx_arena_printf(b->scratch, "pad with %g", fx_node_float(n, 2)));
+    fx_step *step = fx_build_step(b, n, fx_arena_printf(b->piece, "pad with %g", fx_node_float(n, 2)));
     fx_nest_access acc = {.buf = out.buf, .offset = out.offset};
     memcpy(acc.strides, out.strides, sizeof out.strides);
     int order[FX_MAX_RANK];
@@ -99,6 +99,6 @@ fx_status fx_build_pad(fx_build *b, fx_node *n)
     b->value[n->id] = out;
     if (empty)
         return FX_OK;
-    return fx_build_copy(b, fx_arena_printf(b->scratch, "%s_inside", fx_build_name(b, n)),
-                         fx_arena_printf(b->scratch, "%s: the inside", n->name), n, &src, &dst);
+    return fx_build_copy(b, fx_arena_printf(b->piece, "%s_inside", fx_build_name(b, n)),
+                         fx_arena_printf(b->piece, "%s: the inside", n->name), n, &src, &dst);
 }

@@ -181,7 +181,7 @@ static fx_status begin(lines *l, fx_build *b, fx_node *n, int64_t dim, bool flat
         dims[rank++] = x.dims[i];
     }
     const char *name = strchr(n->op->name, '.') + 1;
-    l->step = fx_build_step(b, n, fx_arena_printf(b->scratch, "%.*s over %s", (int)strcspn(name, "."), name, fx_build_dims(b, 1, &l->extent)));
+    l->step = fx_build_step(b, n, fx_arena_printf(b->piece, "%.*s over %s", (int)strcspn(name, "."), name, fx_build_dims(b, 1, &l->extent)));
     l->nest = fx_nest_make(b, rank, dims, order, l->n_access, l->access);
     b->tail = &l->body;
     return FX_OK;

@@ -93,7 +93,7 @@ static const fx_sexpr *region_expr(void *user, fx_node *n)
 static const char *region_title(fx_build *b, fx_node *root)
 {
     fx_text t;
-    fx_text_init(&t, b->scratch);
+    fx_text_init(&t, b->piece);
     int shown = 0;
     for (fx_node *n = b->group[root->id].first ? b->group[root->id].first : root;; n = n->next) {
         if (b->root[n->id] == root) {

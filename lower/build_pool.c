@@ -202,7 +202,7 @@ fx_status fx_build_pool_loops(fx_build *b, fx_node *n)
     if (!adaptive)
         read_windows(&p, max);
     const char *name = strchr(n->op->name, '.') + 1;
-    fx_step *step = fx_build_step(b, n, fx_arena_printf(b->scratch, "%.*s to %s", (int)strcspn(name, "."), name, fx_build_dims(b, 2, &t->dims[2])));
+    fx_step *step = fx_build_step(b, n, fx_arena_printf(b->piece, "%.*s to %s", (int)strcspn(name, "."), name, fx_build_dims(b, 2, &t->dims[2])));
     fx_affine at[4];
     fx_stmt *body = NULL, *outer = NULL;
     b->tail = &body;

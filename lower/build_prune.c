@@ -83,7 +83,7 @@ fx_stmt *fx_build_prune(fx_build *b, fx_stmt *body, int first)
 {
     size_t n = b->p->n_bufs - (size_t)first + 1;
     for (bool again = true; again;) {
-        uses u = {b, FX_NEW_ARRAY(b->scratch, bool, b->n_locals + 1), FX_NEW_ARRAY(b->scratch, bool, n), first};
+        uses u = {b, FX_NEW_ARRAY(b->piece, bool, b->n_locals + 1), FX_NEW_ARRAY(b->piece, bool, n), first};
         find_uses(&u, body);
         again = drop(&u, &body);
     }

@@ -8,9 +8,9 @@
 
 #include "lower/build.h"
 
-fx_imaps fx_build_imaps(fx_build *b)
+fx_imaps fx_build_imaps(fx_build *b, fx_arena *arena)
 {
-    return (fx_imaps){.ctx = b->ctx, .arena = b->scratch, .symbols = fx_build_symbols(b)};
+    return (fx_imaps){.ctx = b->ctx, .arena = arena, .symbols = fx_build_symbols(b)};
 }
 
 /* ---- which values are not stored ---------------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ bool fx_build_copies_read(fx_build *b, const fx_node *n)
 
 bool fx_build_make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src, const fx_sexpr *fill)
 {
-    fx_imaps m = fx_build_imaps(b);
+    fx_imaps m = fx_build_imaps(b, b->scratch);
     const fx_imap *map = fx_imap_of_node(&m, n);
     if (!map)
         return false;
@@ -108,7 +108,7 @@ bool fx_build_make_lazy(fx_build *b, fx_node *n, int n_src, fx_node *const *src,
 /* A chain of views that strides can express after all (heads merged with the batch and split again) is a window: no one copies. */
 static void settle(fx_build *b, fx_node *n)
 {
-    fx_imaps m = fx_build_imaps(b);
+    fx_imaps m = fx_build_imaps(b, b->piece);
     const fx_lazy *lazy = b->lazy[n->id];
     if (lazy->map->n != 1 || lazy->map->piece[0].source < 0)
         return;
@@ -157,7 +157,7 @@ static void widen(const fx_window *v, int rank, fx_dim *strides)
 
 fx_status fx_build_read(fx_build *b, fx_node *n, int rank, const fx_dim *dims, fx_read *out)
 {
-    fx_imaps m = fx_build_imaps(b);
+    fx_imaps m = fx_build_imaps(b, b->piece);
     const fx_lazy *lazy = fx_build_is_lazy(b, n) ? b->lazy[n->id] : NULL;
     *out = (fx_read){0};
     if (lazy) {
@@ -165,7 +165,7 @@ fx_status fx_build_read(fx_build *b, fx_node *n, int rank, const fx_dim *dims, f
         out->map = wide ? fx_imap_compose(&m, wide, 0, lazy->map, 1) : NULL;
     }
     if (out->map) {
-        int *buf = FX_NEW_ARRAY(b->scratch, int, lazy->n_src + 1);
+        int *buf = FX_NEW_ARRAY(b->piece, int, lazy->n_src + 1);
         for (int i = 0; i < lazy->n_src; i++) {
             bool used = false;
             for (int k = 0; k < out->map->n; k++)
@@ -204,7 +204,7 @@ static const fx_imap *strided_map(const fx_imaps *m, int rank, const fx_dim *dim
 static bool make_box(fx_build *b, const fx_imaps *m, int rank, const fx_imap_box *box, const int *order, int n, const fx_read *reads,
                      const fx_imap *const *maps, fx_read_box *out)
 {
-    const fx_ix **x = FX_NEW_ARRAY(b->scratch, const fx_ix *, n + 1);
+    const fx_ix **x = FX_NEW_ARRAY(b->piece, const fx_ix *, n + 1);
     fx_dim dims[FX_MAX_RANK];
     int n_x = 0;
     for (int i = 0; i < rank; i++)
@@ -325,16 +325,16 @@ static bool add_box(boxes *s, const fx_imap_box *box)
 
 bool fx_build_read_boxes(fx_build *b, const fx_window *dst, int n, const fx_read *reads, int *n_boxes, fx_read_box **out)
 {
-    boxes s = {.b = b, .m = fx_build_imaps(b), .rank = dst->rank, .n_reads = n, .reads = reads};
+    boxes s = {.b = b, .m = fx_build_imaps(b, b->piece), .rank = dst->rank, .n_reads = n, .reads = reads};
     int n_cuts;
     const fx_imap_box *cuts;
-    s.maps = FX_NEW_ARRAY(b->scratch, const fx_imap *, n + 1);
+    s.maps = FX_NEW_ARRAY(b->piece, const fx_imap *, n + 1);
     for (int k = 0; k < n; k++)
         s.maps[k] = reads[k].strided ? strided_map(&s.m, dst->rank, dst->dims, &reads[k].access) : reads[k].map;
     if (!fx_imap_boxes(&s.m, n, s.maps, &n_cuts, &cuts) || n_cuts > MOST_BOXES)
         return false;
     fx_window_order(b, dst, s.order);
-    s.box = FX_NEW_ARRAY(b->scratch, fx_read_box, MOST_BOXES);
+    s.box = FX_NEW_ARRAY(b->piece, fx_read_box, MOST_BOXES);
     for (int i = 0; i < n_cuts; i++)
         if (!add_box(&s, &cuts[i]))
             return false;

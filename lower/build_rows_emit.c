@@ -374,7 +374,7 @@ fx_status fx_build_rows(fx_build *b, fx_node *root)
         FX_TRY(fx_build_global_mean(b, root, &done));
     if (done)
         return FX_OK;
-    fx_row_region *r = FX_NEW(b->scratch, fx_row_region);
+    fx_row_region *r = FX_NEW(b->piece, fx_row_region);
     r->b = b;
     r->root = root;
     r->s = &g->shape;

@@ -324,7 +324,7 @@ static bool reads_dense(const fx_row_region *r, const row_parts *p, const fx_dim
 /* Splits the rows' dims for what is read through maps, or stores that. */
 static fx_status split_dims(fx_row_region *r, const fx_window *main, row_parts *p)
 {
-    fx_imaps m = fx_build_imaps(r->b);
+    fx_imaps m = fx_build_imaps(r->b, r->b->piece);
     const fx_ix *x[FX_ROWS_LEAVES];
     int n = 0;
     for (int k = 0; k < r->n_leaves; k++)
@@ -355,7 +355,7 @@ static fx_status split_dims(fx_row_region *r, const fx_window *main, row_parts *
 
 static void make_nests(fx_row_region *r, const row_parts *p)
 {
-    fx_imaps m = fx_build_imaps(r->b);
+    fx_imaps m = fx_build_imaps(r->b, r->b->piece);
     fx_dim extent[2][FX_NEST_DIMS];
     int order[2][FX_NEST_DIMS], at[FX_NEST_DIMS], n_of[2] = {0, 0}, placed[2] = {0, 0}, n = r->n_leaves + r->n_outs;
     for (int k = 0; k < p->split.n; k++) {
@@ -408,7 +408,7 @@ static void choose_lanes(fx_row_region *r)
 static const char *title(fx_row_region *r)
 {
     fx_text t;
-    fx_text_init(&t, r->b->scratch);
+    fx_text_init(&t, r->b->piece);
     int shown = 0;
     for (int i = 0; i < r->n; i++) {
         fx_node *n = r->m[i].node;

@@ -57,7 +57,7 @@ static bool copy_step(fx_build *b, const fx_node *n, const fx_window *dims, cons
     fx_step *s = fx_program_step(b->p, name);
     s->loc = n->loc;
     s->title = fx_arena_printf(b->p->arena, "%s", title);
-    s->shapes = fx_build_dims(b, n->type->rank, n->type->dims);
+    s->shapes = fx_arena_printf(b->p->arena, "%s", fx_build_dims(b, n->type->rank, n->type->dims));
     s->body = copy_nests(b, n_boxes, boxes);
     return true;
 }
@@ -84,7 +84,7 @@ fx_status fx_build_store_at(fx_build *b, fx_node *n, const fx_window *out, const
 static const char *why(fx_build *b, const fx_node *n, const fx_window *like)
 {
     const char *what = n->op->cls == FX_CLASS_VIEW ? "view" : n->op->id == FX_OP_cat ? "cat" : "pad";
-    return fx_arena_printf(b->scratch, "%s: %s for the %s [%s]", n->name, like ? "NHWC" : "row-major", what,
+    return fx_arena_printf(b->piece, "%s: %s for the %s [%s]", n->name, like ? "NHWC" : "row-major", what,
                            fx_build_dims(b, n->type->rank, n->type->dims));
 }
 
@@ -92,7 +92,7 @@ fx_status fx_build_store(fx_build *b, fx_node *n, const fx_window *like)
 {
     fx_window out;
     FX_TRY(fx_build_place(b, n, like, &out));
-    return fx_build_store_at(b, n, &out, why(b, n, like), fx_arena_printf(b->scratch, "%s_copy", n->name));
+    return fx_build_store_at(b, n, &out, why(b, n, like), fx_arena_printf(b->piece, "%s_copy", n->name));
 }
 
 /* ---- writing through views -------------------------------------------------------------------------------------- */
@@ -129,7 +129,7 @@ static bool wants_image(const fx_build *b, const fx_node *n)
 
 bool fx_build_through(fx_build *b, fx_node *n, fx_through *t)
 {
-    fx_imaps m = fx_build_imaps(b);
+    fx_imaps m = fx_build_imaps(b, b->piece);
     fx_window v = {.dtype = n->type->dtype, .rank = n->type->rank}, to;
     const fx_imap *map = NULL, *next;
     fx_node *at = n;
@@ -156,10 +156,10 @@ bool fx_build_through(fx_build *b, fx_node *n, fx_through *t)
 
 fx_status fx_build_through_place(fx_build *b, const fx_through *t, fx_window *out, fx_read *to)
 {
-    fx_imaps m = fx_build_imaps(b);
+    fx_imaps m = fx_build_imaps(b, b->piece);
     fx_window pattern = fx_build_channels_last(b, t->last);
     FX_TRY(fx_build_place(b, t->last, t->image ? &pattern : NULL, out));
-    *to = (fx_read){.map = fx_imap_flat(&m, t->map, 0, out->offset, out->strides), .buf = fx_arena_dup(b->scratch, &out->buf, sizeof out->buf)};
+    *to = (fx_read){.map = fx_imap_flat(&m, t->map, 0, out->offset, out->strides), .buf = fx_arena_dup(b->piece, &out->buf, sizeof out->buf)};
     return FX_OK;
 }
 
@@ -182,7 +182,7 @@ fx_status fx_build_store_through(fx_build *b, fx_node *n, bool *done)
     FX_TRY(fx_build_through_place(b, &t, &out, &reads[1]));
     memcpy(dims.dims, n->type->dims, sizeof(fx_dim) * (size_t)dims.rank);
     fx_window_set_dense(b, &dims);
-    *done = copy_step(b, t.last, &dims, reads, why(b, t.last, t.image ? &out : NULL), fx_arena_printf(b->scratch, "%s_copy", t.last->name));
+    *done = copy_step(b, t.last, &dims, reads, why(b, t.last, t.image ? &out : NULL), fx_arena_printf(b->piece, "%s_copy", t.last->name));
     if (*done)
         fx_build_through_settle(b, n, &t, &out);
     return FX_OK;

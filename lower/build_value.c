@@ -503,11 +503,11 @@ static fx_status copy_to(fx_build *b, fx_node *n, const fx_window *pattern, cons
     fx_window_order(b, &dst, order);
     for (int i = 0; i < v->rank; i++)
         dims[i] = v->dims[order[i]];
-    const char *name = fx_arena_printf(b->scratch, "%s_%s", n->opcode == FX_PLACEHOLDER ? n->name : fx_build_name(b, n), what);
+    const char *name = fx_arena_printf(b->piece, "%s_%s", n->opcode == FX_PLACEHOLDER ? n->name : fx_build_name(b, n), what);
     dst.buf = fx_program_buf(b->p, FX_BUF_ARENA, name, v->dtype, v->rank, dims);
     b->p->bufs[dst.buf].loc = n->loc;
     b->p->bufs[dst.buf].note = layout;
-    FX_TRY(fx_build_copy(b, name, fx_arena_printf(b->scratch, "%s: to %s", n->name, layout), n, &src, &dst));
+    FX_TRY(fx_build_copy(b, name, fx_arena_printf(b->piece, "%s: to %s", n->name, layout), n, &src, &dst));
     *v = dst;
     return FX_OK;
 }
@@ -561,7 +561,7 @@ fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const 
     fx_step *s = fx_program_step(b->p, name);
     s->loc = at->loc;
     s->title = fx_arena_printf(b->p->arena, "%s", title);
-    s->shapes = fx_build_dims(b, src->rank, src->dims);
+    s->shapes = fx_arena_printf(b->p->arena, "%s", fx_build_dims(b, src->rank, src->dims));
     b->n_vars = b->n_locals = 0;
     fx_nest_access acc[2] = {{.buf = dst->buf, .offset = dst->offset}, {.buf = src->buf, .offset = src->offset}};
     memcpy(acc[0].strides, dst->strides, sizeof dst->strides);

@@ -165,7 +165,9 @@ fx_status fx_lower_run(fx_graph *g, const fx_lower_options *opt, fx_program **ou
     FX_TRY(fx_inline_bodies(g)); /* whatever its stage: split graphs */
     for (size_t i = 0; i < N_PASSES; i++) {
         l.scratch = fx_arena_create(ctx);
+        l.piece = fx_arena_create(ctx);
         fx_status status = run_pass(&l, &passes[i]);
+        fx_arena_free(l.piece);
         fx_arena_free(l.scratch);
         FX_TRY(status);
         if (opt->stop_after && !strcmp(opt->stop_after, passes[i].name))

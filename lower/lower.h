@@ -63,6 +63,7 @@ typedef struct fx_lower {
     fx_program *program;
     const fx_lower_options *opt;
     fx_arena *scratch;            /* freed after each pass */
+    fx_arena *piece;              /* passes that go step by step empty it after each: what only the step at hand needs */
     struct fx_isl *isl;           /* fx_lower_isl */
 } fx_lower;
 

@@ -52,11 +52,9 @@ fx_stmt *fx_nest_copy(const fx_nest_edit *e, const fx_stmt *s)
 {
     fx_stmt *first = NULL, **tail = &first;
     for (; s; s = s->next) {
-        fx_stmt *c = fx_stmt_new(e->p, s->kind);
-        fx_affine *cond = c->cond;
-        *c = *s;
-        c->cond = cond;
-        c->next = NULL;
+        bool names = s->kind == FX_ST_LOCAL || s->kind == FX_ST_SET || s->kind == FX_ST_CHECK; /* a local */
+        int array = names ? array_of(e, s->local) : -1;
+        fx_stmt *c = array >= 0 ? fx_stmt_new(e->p, FX_ST_STORE) : fx_stmt_copy(e->p, s);
         c->value = fx_nest_expr(e, s->value);
         if (s->kind == FX_ST_LOOP)
             c->var += e->shift_vars;
@@ -64,14 +62,11 @@ fx_stmt *fx_nest_copy(const fx_nest_edit *e, const fx_stmt *s)
             c->index = fx_nest_affine(e, &s->index);
         for (int k = 0; k < s->n_cond; k++)
             c->cond[k] = fx_nest_affine(e, &s->cond[k]);
-        if (s->kind == FX_ST_LOCAL || s->kind == FX_ST_SET || s->kind == FX_ST_CHECK) {
-            int array = array_of(e, s->local);
+        if (array >= 0) {
+            c->buf = array;
+            c->index = *e->index;
+        } else if (names) {
             c->local += e->shift_locals;
-            if (array >= 0) {
-                c->kind = FX_ST_STORE;
-                c->buf = array;
-                c->index = *e->index;
-            }
         }
         c->body = fx_nest_copy(e, s->body);
         *tail = c;

@@ -190,7 +190,7 @@ static const char *loops_text(fx_prover *r, const fx_stmt *s)
 {
     static const char *const kinds[] = {"", " parallel", " vector", " unrolled", " blocks", " threads"};
     fx_text t;
-    fx_text_init(&t, r->arena);
+    fx_text_init(&t, r->kept);
     if (s->kind == FX_ST_CALL) {
         fx_printf(&t, "call %s", fx_kernel_get(s->call->kernel)->name);
         return t.data;
@@ -217,7 +217,7 @@ static const char *by_text(fx_prover *r, unsigned by)
 {
     static const char *const names[] = {"intervals", "symbols' ranges", "guards", "checks", "isl", "strides", "order", "footprint"};
     fx_text t;
-    fx_text_init(&t, r->arena);
+    fx_text_init(&t, r->kept);
     for (unsigned k = 0; k < sizeof names / sizeof *names; k++)
         if (by >> k & 1)
             fx_printf(&t, "%s%s", t.size ? ", " : "", names[k]);
@@ -226,7 +226,7 @@ static const char *by_text(fx_prover *r, unsigned by)
 
 static const char *what_text(const nest *n, const fx_stmt *s)
 {
-    fx_arena *a = n->r->arena;
+    fx_arena *a = n->r->kept;
     if (s->kind == FX_ST_CALL)
         return "arguments within their buffers, preconditions";
     const char *accesses = fx_arena_printf(a, "%d access%s within %s buffer%s", n->accesses, n->accesses == 1 ? "" : "es",
@@ -277,16 +277,17 @@ static void prove_statement(proofs *q, const fx_step *step, const fx_stmt *s)
     if (!again) {
         nest n = {.r = r};
         statements(&n, s, false);
-        f = FX_NEW(r->arena, found);
-        *f = (found){step->name, what_text(&n, s), r->missing, NULL, r->by};
+        f = FX_NEW(r->kept, found);
+        *f = (found){step->name, what_text(&n, s), r->missing ? fx_arena_printf(r->kept, "%s", r->missing) : NULL, NULL, r->by};
         *known = f;
     }
     fx_proof proof = {.step = step->name, .what = f->what, .seconds = now() - start, .proved = !f->missing, .missing = f->missing};
     if (q->l->opt->proof) {
         proof.loop = loops_text(r, s);
-        proof.by = again ? fx_arena_printf(r->arena, "as %s", f->step) : by_text(r, f->by);
+        proof.by = again ? fx_arena_printf(r->kept, "as %s", f->step) : by_text(r, f->by);
     }
     line(q, &proof);
+    fx_arena_reset(r->arena);
 }
 
 static void overlap(void *user, const char *step, const char *text)
@@ -306,14 +307,14 @@ static void prove_memory(proofs *q)
     int n = fx_prove_memory(r, overlap, q);
     if (q->unproved > before)
         return;
-    line(q, &(fx_proof){.step = "arena", .loop = "lives", .what = fx_arena_printf(r->arena, "%d buffers: those that live at once lie apart", n),
+    line(q, &(fx_proof){.step = "arena", .loop = "lives", .what = fx_arena_printf(r->kept, "%d buffers: those that live at once lie apart", n),
                         .by = by_text(r, r->by | (n ? FX_BY_INTERVALS : 0)), .seconds = now() - q->started, .proved = true});
 }
 
 fx_status fx_pass_prove(fx_lower *l)
 {
     fx_program *p = l->program;
-    proofs q = {.l = l, .r = {.ctx = l->ctx, .p = p, .symbols = fx_program_symbols(p), .isl = fx_lower_isl(l), .arena = l->scratch}};
+    proofs q = {.l = l, .r = {.ctx = l->ctx, .p = p, .symbols = fx_program_symbols(p), .isl = fx_lower_isl(l), .arena = l->piece, .kept = l->scratch}};
     q.keys = fx_nest_keys_new(l->scratch);
     for (size_t i = 0; i < p->n_steps; i++) {
         q.r.step = (int)i;

@@ -38,7 +38,8 @@ typedef struct fx_prover {
     fx_program *p;
     fx_symbols symbols;
     fx_isl *isl;
-    fx_arena *arena;
+    fx_arena *arena;              /* for the question at hand: emptied after each */
+    fx_arena *kept;               /* lasts as long as the pass */
     int step;
     unsigned by;                  /* FX_BY_* of the line being proved */
     const char *missing;          /* the first thing that is not proved, NULL */

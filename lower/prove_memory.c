@@ -261,17 +261,17 @@ static void prove_state(fx_prover *r, void (*f)(void *user, const char *step, co
     for (size_t i = 0; i < p->n_states; i++) {
         const fx_buf *b = &p->bufs[p->states[i].buf];
         if (b->offset % 64 || b->offset < end)
-            f(user, "state", fx_arena_printf(r->arena, "'%s' lies on the state before it, or is not aligned", b->name));
+            f(user, "state", fx_arena_printf(r->kept, "'%s' lies on the state before it, or is not aligned", b->name));
         end = b->offset + (uint64_t)bytes_of(r, b).value;
         if (end > p->state_size)
-            f(user, "state", fx_arena_printf(r->arena, "'%s' does not lie within the state", b->name));
+            f(user, "state", fx_arena_printf(r->kept, "'%s' does not lie within the state", b->name));
     }
 }
 
 int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const char *text), void *user)
 {
     fx_program *p = r->p;
-    walk w = {.lives = FX_NEW_ARRAY(r->arena, life, p->n_bufs + 1), .n_bufs = p->n_bufs};
+    walk w = {.lives = FX_NEW_ARRAY(r->kept, life, p->n_bufs + 1), .n_bufs = p->n_bufs};
     for (size_t i = 0; i < p->n_bufs; i++)
         w.lives[i] = (life){(int)i, -1, -1};
     for (size_t i = 0; i < p->n_steps; i++) {
@@ -279,7 +279,7 @@ int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const 
         touch_stmts(&w, p->steps[i].body);
     }
     prove_state(r, f, user);
-    life *v = FX_NEW_ARRAY(r->arena, life, p->n_bufs + 1), *live = FX_NEW_ARRAY(r->arena, life, p->n_bufs + 1);
+    life *v = FX_NEW_ARRAY(r->kept, life, p->n_bufs + 1), *live = FX_NEW_ARRAY(r->kept, life, p->n_bufs + 1);
     size_t n = 0, n_live = 0;
     for (size_t i = 0; i < p->n_bufs; i++)
         if (p->bufs[i].kind == FX_BUF_ARENA && w.lives[i].first >= 0 && !fx_dim_is(p->bufs[i].numel, 0))
@@ -288,7 +288,7 @@ int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const 
     for (size_t i = 0; i < n; i++) {
         const fx_buf *b = &p->bufs[v[i].buf];
         if (!has_room(r, b))
-            f(user, p->steps[v[i].first].name, fx_arena_printf(r->arena, "'%s' does not lie within the arena", b->name));
+            f(user, p->steps[v[i].first].name, fx_arena_printf(r->kept, "'%s' does not lie within the arena", b->name));
         size_t kept = 0;
         for (size_t k = 0; k < n_live; k++)
             if (live[k].last >= v[i].first)
@@ -297,10 +297,12 @@ int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const 
         for (size_t k = 0; k < n_live; k++) {
             if (!fx_prove_same_place(r, live[k].buf, v[i].buf))
                 continue;
-            if (live[k].last == v[i].first && live[k].first < v[i].first && takes_place(r, live[k].buf, v[i].buf, v[i].first))
+            bool takes = live[k].last == v[i].first && live[k].first < v[i].first && takes_place(r, live[k].buf, v[i].buf, v[i].first);
+            fx_arena_reset(r->arena);
+            if (takes)
                 continue;
             f(user, p->steps[v[i].first].name,
-              fx_arena_printf(r->arena, "'%s' and '%s' lie on one another in the arena while both live (steps %s to %s)",
+              fx_arena_printf(r->kept, "'%s' and '%s' lie on one another in the arena while both live (steps %s to %s)",
                               p->bufs[live[k].buf].name, b->name, p->steps[v[i].first].name,
                               p->steps[live[k].last < v[i].last ? live[k].last : v[i].last].name));
         }

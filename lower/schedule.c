@@ -265,8 +265,7 @@ static fx_stmt *write_stmt(writer *w, const fx_isl_node *n)
         index = point_index(w, &n->arg[w->t->depth - 1]);
         e.index = &index;
     }
-    fx_stmt one = *it->stmt;
-    one.next = NULL;
+    fx_stmt one = fx_stmt_alone(it->stmt);
     return fx_nest_copy(&e, &one); /* the guards around it are in isl's tree */
 }
 
@@ -399,8 +398,7 @@ static fx_stmt *cut_edges(fx_scheduler *s, const fx_step *step, fx_stmt *nest, c
 static fx_stmt *copy_of(const fx_scheduler *s, const fx_stmt *nest)
 {
     fx_nest_edit e = {.p = s->p, .load = -1};
-    fx_stmt one = *nest;
-    one.next = NULL;
+    fx_stmt one = fx_stmt_alone(nest);
     return fx_nest_copy(&e, &one);
 }
 
@@ -411,7 +409,7 @@ static void ask(fx_scheduler *s, const fx_step *step, const fx_stmt *nest, verdi
         v->what = NULL;
         return;
     }
-    fx_isl_group *g = FX_NEW(s->l->scratch, fx_isl_group);
+    fx_isl_group *g = FX_NEW(s->l->piece, fx_isl_group);
     fx_stmt *whole = copy_of(s, nest);
     cut_edges(s, step, whole, &v->t);
     v->tree = FX_NEW(s->l->scratch, fx_isl_tree);
@@ -442,7 +440,7 @@ static bool fits_cache(const fx_scheduler *s, const fx_isl_group *g)
 static verdict *decide(fx_scheduler *s, const fx_step *step, const fx_stmt *nest)
 {
     verdict *v = FX_NEW(s->l->scratch, verdict);
-    fx_isl_group *g = FX_NEW(s->l->scratch, fx_isl_group);
+    fx_isl_group *g = FX_NEW(s->l->piece, fx_isl_group);
     if (!fx_isl_collect(g, s->p, nest) || g->n == 0)
         return v;
     int depth = shared_depth(g);
@@ -475,8 +473,7 @@ static bool in_place(const fx_isl_group *g)
 
 static void schedule_nest(fx_scheduler *s, fx_step *step, fx_stmt **at)
 {
-    fx_stmt *next = (*at)->next, alone = **at;
-    alone.next = NULL;
+    fx_stmt *next = (*at)->next, alone = fx_stmt_alone(*at);
     void **known = fx_nest_keys_find(s->keys, s->p, &alone, NULL, NULL);
     if (!*known)
         *known = decide(s, step, &alone);
@@ -484,7 +481,7 @@ static void schedule_nest(fx_scheduler *s, fx_step *step, fx_stmt **at)
     if (!v->what)
         return;
     fx_stmt *whole = copy_of(s, &alone), *rest = cut_edges(s, step, whole, &v->t);
-    fx_isl_group *g = FX_NEW(s->l->scratch, fx_isl_group);
+    fx_isl_group *g = FX_NEW(s->l->piece, fx_isl_group);
     if (!fx_isl_collect(g, s->p, whole) || (rest && in_place(g)))
         return;
     int first_var = fx_nest_next_var(step->body);
@@ -521,6 +518,7 @@ fx_status fx_pass_schedule(fx_lower *l)
             fx_stmt *next = (*at)->next;
             if ((*at)->kind == FX_ST_LOOP)
                 schedule_nest(&s, step, at);
+            fx_arena_reset(l->piece);
             while (*at != next)
                 at = &(*at)->next;
         }

@@ -168,9 +168,8 @@ static verdict ask(pair *q)
 {
     fx_scheduler *s = q->s;
     /* The two as one statement, for the key. */
-    fx_stmt *first = only_loop(q->a->body), *second = only_loop(q->b->body), a = *first, b = *second, both = {.kind = FX_ST_IF, .body = &a};
+    fx_stmt *first = only_loop(q->a->body), *second = only_loop(q->b->body), a = fx_stmt_alone(first), b = fx_stmt_alone(second), both = {.kind = FX_ST_IF, .body = &a};
     a.next = &b;
-    b.next = NULL;
     void **known = fx_nest_keys_find(s->pairs, s->p, &both, NULL, NULL);
     if (*known)
         return *(verdict *)*known;

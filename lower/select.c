@@ -6,7 +6,7 @@
 
 fx_call_stmt *fx_call_new(fx_build *b, fx_kernel_id kernel)
 {
-    fx_call_stmt *c = FX_NEW(b->p->arena, fx_call_stmt);
+    fx_call_stmt *c = FX_NEW(b->piece, fx_call_stmt);
     c->kernel = kernel;
     for (int i = 0; i < FX_MAX_BUF_ARGS; i++)
         c->buf[i] = -1;
@@ -19,8 +19,8 @@ void fx_call_emit(fx_build *b, fx_node *root, fx_call_stmt *c, const char *title
     fx_step *s = fx_build_step(b, root, title);
     fx_stmt *st = fx_stmt_new(b->p, FX_ST_CALL);
     s->body = st;
-    st->call = c;
-    c->name = s->name;
+    *st->call = *c;
+    st->call->name = s->name;
 }
 
 void fx_call_set_buf(fx_call_stmt *c, const char *name, int buf, fx_dim offset)
@@ -49,7 +49,7 @@ int fx_select_workspace(fx_build *b, const char *name, size_t bytes)
 
 int fx_select_workspace_dim(fx_build *b, const char *name, fx_dim n)
 {
-    int id = fx_program_buf(b->p, FX_BUF_ARENA, fx_arena_printf(b->scratch, "%s_workspace", name), FX_F32, 1, &n);
+    int id = fx_program_buf(b->p, FX_BUF_ARENA, fx_arena_printf(b->piece, "%s_workspace", name), FX_F32, 1, &n);
     b->p->bufs[id].workspace = true;
     return id;
 }
@@ -73,7 +73,7 @@ fx_status fx_select_bias(fx_build *b, const fx_node *n, fx_node *bias, const cha
     const float *data;
     FX_TRY(fx_build_constant(b, n, bias, "bias", &data));
     float *packed;
-    *id = fx_select_packed(b, fx_arena_printf(b->scratch, "%s_bias", name), fxrt_bias_packed_size(groups, per_group, multiple), NULL, &packed);
+    *id = fx_select_packed(b, fx_arena_printf(b->piece, "%s_bias", name), fxrt_bias_packed_size(groups, per_group, multiple), NULL, &packed);
     fxrt_bias_pack(groups, per_group, multiple, data, packed);
     return FX_OK;
 }
@@ -110,9 +110,9 @@ bool fx_select_takes(fx_dtype dtype)
 /* v, converted into a buffer of its own whose dims lie in memory as those of `like`. */
 static fx_status converted(fx_build *b, fx_node *n, const fx_window *v, fx_dtype to, const fx_window *like, fx_window *out)
 {
-    const char *name = fx_arena_printf(b->scratch, "%s_%s", n->opcode == FX_PLACEHOLDER ? n->name : fx_build_name(b, n), fx_dtype_short(to));
+    const char *name = fx_arena_printf(b->piece, "%s_%s", n->opcode == FX_PLACEHOLDER ? n->name : fx_build_name(b, n), fx_dtype_short(to));
     FX_TRY(fx_build_new(b, n, name, to, like, out));
-    return fx_build_copy(b, name, fx_arena_printf(b->scratch, "%s: %s to %s", n->name, fx_dtype_name(v->dtype), fx_dtype_name(to)), n, v, out);
+    return fx_build_copy(b, name, fx_arena_printf(b->piece, "%s: %s to %s", n->name, fx_dtype_name(v->dtype), fx_dtype_name(to)), n, v, out);
 }
 
 fx_status fx_select_input(fx_build *b, fx_node *n, fx_select_layout layout, fx_window *out)
@@ -146,7 +146,7 @@ fx_status fx_select_place(fx_build *b, fx_node *n, const fx_window *like, fx_win
     fx_window pattern = fx_build_channels_last(b, n);
     if (!like)
         fx_window_set_dense(b, &pattern);
-    return fx_build_new(b, named, fx_arena_printf(b->scratch, "%s_f32", fx_build_name(b, named)), FX_F32, like ? like : &pattern, out);
+    return fx_build_new(b, named, fx_arena_printf(b->piece, "%s_f32", fx_build_name(b, named)), FX_F32, like ? like : &pattern, out);
 }
 
 fx_status fx_select_settle(fx_build *b, fx_node *n, const fx_window *out)
@@ -159,8 +159,8 @@ fx_status fx_select_settle(fx_build *b, fx_node *n, const fx_window *out)
         return FX_OK;
     }
     FX_TRY(fx_build_place(b, n, b->channels_last ? out : NULL, v));
-    const char *what = layout ? "to row-major" : fx_arena_printf(b->scratch, "float32 to %s", fx_dtype_name(t->dtype));
-    return fx_build_copy(b, fx_arena_printf(b->scratch, "%s_out", fx_build_name(b, n)), fx_arena_printf(b->scratch, "%s: %s", n->name, what), n, out, v);
+    const char *what = layout ? "to row-major" : fx_arena_printf(b->piece, "float32 to %s", fx_dtype_name(t->dtype));
+    return fx_build_copy(b, fx_arena_printf(b->piece, "%s_out", fx_build_name(b, n)), fx_arena_printf(b->piece, "%s: %s", n->name, what), n, out, v);
 }
 
 fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r, bool *has)

@@ -5,7 +5,7 @@
 
 #include "lower/build.h"
 
-/* A call without buffers and fields. It joins the program by fx_call_emit, after the buffers it names have been made. */
+/* A call without buffers and fields, in b->piece. Its copy joins the program by fx_call_emit, after the buffers it names have been made. */
 fx_call_stmt *fx_call_new(fx_build *b, fx_kernel_id kernel);
 /* Opens the step of group root `root` with the call as its body. */
 void fx_call_emit(fx_build *b, fx_node *root, fx_call_stmt *c, const char *title);

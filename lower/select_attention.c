@@ -144,7 +144,7 @@ fx_status fx_select_attention(fx_build *b, fx_node *n)
     const char *kind = fx_node_input(n, 3) ? "masked " : causal ? "causal " : "";
     fx_call_set_window(c, "x", &q);
     fx_call_set_window(c, "y", &y);
-    fx_call_emit(b, n, c, fx_arena_printf(b->scratch, "%sattention of %s heads, %s by %s over %s", kind, fx_build_dims(b, 1, &q.dims[1]),
+    fx_call_emit(b, n, c, fx_arena_printf(b->piece, "%sattention of %s heads, %s by %s over %s", kind, fx_build_dims(b, 1, &q.dims[1]),
                                           fx_build_dims(b, 1, &q.dims[2]), fx_build_dims(b, 1, &k.dims[2]), fx_build_dims(b, 1, &q.dims[3])));
     b->value[n->id] = y;
     return FX_OK;

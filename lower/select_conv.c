@@ -22,7 +22,7 @@ static int pack(fx_build *b, const fx_call_stmt *c, const char *name, const floa
 {
     fxrt_conv2d_desc d;
     fx_call_to_desc(c, &d);
-    const char *wname = fx_arena_printf(b->scratch, "%s_weight", name);
+    const char *wname = fx_arena_printf(b->piece, "%s_weight", name);
     float *packed;
     int id;
     switch (c->kernel) {
@@ -90,9 +90,9 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
         set_image(c, &r, NULL, NULL, 'r');
     const float *w;
     FX_TRY(fx_build_constant(b, n, w_node, "weight", &w));
-    const char *title = fx_arena_printf(b->scratch, "%s %dx%d%s %d->%d%s%s", transposed ? "conv_transpose2d" : depthwise ? "depthwise conv2d" : "conv2d", d.kh, d.kw,
-                                        d.sh > 1 || d.sw > 1 ? fx_arena_printf(b->scratch, "/%d", d.sh) : "", d.ic * d.groups, d.oc * d.groups,
-                                        groups > 1 && !depthwise ? fx_arena_printf(b->scratch, " in %d groups", d.groups) : "", g.tail);
+    const char *title = fx_arena_printf(b->piece, "%s %dx%d%s %d->%d%s%s", transposed ? "conv_transpose2d" : depthwise ? "depthwise conv2d" : "conv2d", d.kh, d.kw,
+                                        d.sh > 1 || d.sw > 1 ? fx_arena_printf(b->piece, "/%d", d.sh) : "", d.ic * d.groups, d.oc * d.groups,
+                                        groups > 1 && !depthwise ? fx_arena_printf(b->piece, " in %d groups", d.groups) : "", g.tail);
     const char *name = fx_build_name(b, n);
     size_t ws;
     int bias, wbuf = pack(b, c, name, w, &ws);

@@ -102,7 +102,7 @@ static int pack(fx_build *b, const fx_call_stmt *c, const char *name, const floa
     fxrt_gemm_desc d;
     fx_call_to_desc(c, &d);
     float *packed;
-    int id = fx_select_packed(b, fx_arena_printf(b->scratch, "%s_weight", name), fxrt_gemm_packed_size(&d, &b->tile),
+    int id = fx_select_packed(b, fx_arena_printf(b->piece, "%s_weight", name), fxrt_gemm_packed_size(&d, &b->tile),
                               fx_arena_printf(b->p->arena, "[in] in panels of %d outputs", b->tile.nr), &packed);
     fxrt_gemm_pack(&d, &b->tile, w, packed);
     return id;
@@ -203,7 +203,7 @@ fx_status fx_select_linear(fx_build *b, fx_node *root)
             return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: what is added is broadcast over dims that no batch of rows can express",
                            n->target);
     }
-    return emit(b, root, &p, fx_arena_printf(b->scratch, "linear %s->%s%s", size(b, p.k), size(b, p.n), g.tail));
+    return emit(b, root, &p, fx_arena_printf(b->piece, "linear %s->%s%s", size(b, p.k), size(b, p.n), g.tail));
 }
 
 /* mm, bmm, addmm: both matrices are computed, or constants that no rewrite made into a linear. */
@@ -235,6 +235,6 @@ fx_status fx_select_matmul(fx_build *b, fx_node *root)
     FX_TRY(set_bias(b, n, at ? fx_node_input(n, 0) : NULL, n->type, &p));
     FX_TRY(fx_select_place(b, root, NULL, &p.out));
     p.split = rank - 2;
-    return emit(b, root, &p, fx_arena_printf(b->scratch, "matmul %sx%s by %sx%s%s", size(b, p.x.dims[row]), size(b, p.k), size(b, p.k), size(b, p.n),
+    return emit(b, root, &p, fx_arena_printf(b->piece, "matmul %sx%s by %sx%s%s", size(b, p.x.dims[row]), size(b, p.k), size(b, p.k), size(b, p.n),
                                              g.tail));
 }

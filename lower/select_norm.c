@@ -64,7 +64,7 @@ static fx_status build_softmax(fx_build *b, fx_node *n)
     fx_call_set_dim(c, "outer", outer);
     fx_call_set_dim(c, "n", size);
     fx_call_set_dim(c, "inner", inner);
-    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s over %s", log ? "log_softmax" : "softmax", fx_build_dims(b, 1, &size)));
+    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->piece, "%s over %s", log ? "log_softmax" : "softmax", fx_build_dims(b, 1, &size)));
 }
 
 /* Layer norm, or root mean square norm: the same without mean and bias. */
@@ -102,7 +102,7 @@ static fx_status build_layer_norm(fx_build *b, fx_node *n)
     if (!rms)
         FX_TRY(set_vector(b, n, c, "b", fx_node_input(n, 3), "bias"));
     return fx_select_finish(b, n, c, &x, &y,
-                            fx_arena_printf(b->scratch, "%s over %s", rms ? "rms_norm" : "layer_norm", fx_build_dims(b, 1, &size)));
+                            fx_arena_printf(b->piece, "%s over %s", rms ? "rms_norm" : "layer_norm", fx_build_dims(b, 1, &size)));
 }
 
 /* A buffer for [images][pixels][channels], as a window of dims [images, channels, pixels]. */
@@ -113,7 +113,7 @@ static fx_window new_pixels(fx_build *b, fx_node *n, const char *suffix, const f
     v.strides[0] = fx_dim_mul(b->ctx, dims[1], dims[2]);
     v.strides[1] = fx_dim_of(1);
     v.strides[2] = dims[1];
-    v.buf = fx_program_buf(b->p, FX_BUF_ARENA, fx_arena_printf(b->scratch, "%s_%s", fx_build_name(b, n), suffix), FX_F32, 3, order);
+    v.buf = fx_program_buf(b->p, FX_BUF_ARENA, fx_arena_printf(b->piece, "%s_%s", fx_build_name(b, n), suffix), FX_F32, 3, order);
     b->p->bufs[v.buf].loc = n->loc;
     return v;
 }
@@ -155,7 +155,7 @@ static fx_status build_group_norm_rows(fx_build *b, fx_node *n, const char *titl
     if (pixels) {
         in = new_pixels(b, n, "in", dims);
         out = new_pixels(b, n, "norm", dims);
-        FX_TRY(fx_build_copy(b, fx_arena_printf(b->scratch, "%s_in", n->name), fx_arena_printf(b->scratch, "%s: channels last for group_norm", n->name), n, &from,
+        FX_TRY(fx_build_copy(b, fx_arena_printf(b->piece, "%s_in", n->name), fx_arena_printf(b->piece, "%s: channels last for group_norm", n->name), n, &from,
                              &in));
     } else {
         in.strides[2] = out.strides[2] = dims[1];
@@ -166,7 +166,7 @@ static fx_status build_group_norm_rows(fx_build *b, fx_node *n, const char *titl
     fx_call_set_window(c, "y", &out);
     fx_call_emit(b, n, c, title);
     if (pixels)
-        FX_TRY(fx_build_copy(b, fx_arena_printf(b->scratch, "%s_out", n->name), fx_arena_printf(b->scratch, "%s: back from channels last", n->name), n, &out, &to));
+        FX_TRY(fx_build_copy(b, fx_arena_printf(b->piece, "%s_out", n->name), fx_arena_printf(b->piece, "%s: back from channels last", n->name), n, &out, &to));
     return fx_select_settle(b, n, &y);
 }
 
@@ -176,7 +176,7 @@ static fx_status build_group_norm(fx_build *b, fx_node *n)
     const fx_type *t = n->type->items[0];
     FX_TRY(fx_select_f32(b, n, t->dtype));
     fx_window x, y;
-    const char *title = fx_arena_printf(b->scratch, "group_norm in %lld groups", (long long)fx_node_int(n, 6));
+    const char *title = fx_arena_printf(b->piece, "group_norm in %lld groups", (long long)fx_node_int(n, 6));
     if (t->rank != 4)
         return build_group_norm_rows(b, n, title);
     FX_TRY(fx_select_input(b, x_node, FX_CHANNELS_LAST, &x));

@@ -63,7 +63,7 @@ static fx_status build_window_pool(fx_build *b, fx_node *n)
     fx_call_stmt *c = fx_call_new(b, max ? FX_K_max_pool2d : FX_K_avg_pool2d);
     fx_call_from_desc(c, &d);
     set_images(c, &x, &y);
-    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s %dx%d/%d", max ? "max_pool2d" : "avg_pool2d", d.kh, d.kw, d.sh));
+    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->piece, "%s %dx%d/%d", max ? "max_pool2d" : "avg_pool2d", d.kh, d.kw, d.sh));
 }
 
 /* Input steps per output step as aten's area_pixel_compute_scale: from the given factor if there is one. */
@@ -98,7 +98,7 @@ static fx_status build_resize(fx_build *b, fx_node *n)
         FX_TRY(set_step(b, c, "scale_h", n, bilinear ? 3 : 2, corners, x.dims[2], y.dims[2]));
         FX_TRY(set_step(b, c, "scale_w", n, bilinear ? 4 : 3, corners, x.dims[3], y.dims[3]));
     }
-    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->scratch, "%s to %s", fx_kernel_get(kernel)->name, fx_build_dims(b, 2, &y.dims[2])));
+    return fx_select_finish(b, n, c, &x, &y, fx_arena_printf(b->piece, "%s to %s", fx_kernel_get(kernel)->name, fx_build_dims(b, 2, &y.dims[2])));
 }
 
 /* Kernels compute in float32 and give no indices; of float64 they only resample. */
@@ -139,7 +139,7 @@ fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done)
     pixel.strides[2] = pixel.strides[3] = x.dims[1];
     fx_call_stmt *call = fx_call_new(b, FX_K_adaptive_avg_pool2d);
     set_images(call, &x, &pixel);
-    FX_TRY(fx_select_finish(b, n, call, &x, &y, fx_arena_printf(b->scratch, "mean over %s", fx_build_dims(b, 2, &x.dims[2]))));
+    FX_TRY(fx_select_finish(b, n, call, &x, &y, fx_arena_printf(b->piece, "mean over %s", fx_build_dims(b, 2, &x.dims[2]))));
     *done = true;
     return FX_OK;
 }

@@ -34,7 +34,7 @@ static fx_status run(void *arg)
 {
     job *j = arg;
     fx_lower_options o = {.unproved_warn = true, .proof = keep, .proof_user = j->out};
-    fx_lower l = {.ctx = ctx, .program = j->p, .opt = &o, .scratch = fx_arena_create(ctx)};
+    fx_lower l = {.ctx = ctx, .program = j->p, .opt = &o, .scratch = fx_arena_create(ctx), .piece = fx_arena_create(ctx)};
     return fx_pass_prove(&l);
 }
 

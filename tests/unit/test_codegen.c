@@ -145,7 +145,7 @@ static void write_files(size_t n, const fx_file *files)
         snprintf(path, sizeof path, "%s/%s", folder, files[i].name);
         FILE *f = fopen(path, "wb");
         ck_assert_ptr_nonnull(f);
-        ck_assert_uint_eq(fwrite(files[i].data, 1, files[i].size, f), files[i].size);
+        ck_assert_uint_eq(fwrite(fx_file_data(fx_context_arena(ctx), &files[i]), 1, files[i].size, f), files[i].size);
         fclose(f);
     }
 }
@@ -381,7 +381,7 @@ START_TEST(statements_and_weights)
     o.weights = FX_WEIGHTS_C;
     ck_assert_int_eq(fx_emit_c(p, &o, &n, &files), FX_OK);
     write_files(n, files);
-    const fx_file dump = {"dump.c", "#include <stdio.h>\n#include \"net.h\"\nint main(void) { return fwrite(net_weights, sizeof net_weights, 1, stdout) != 1; }\n", 0};
+    const fx_file dump = {.name = "dump.c", .data = "#include <stdio.h>\n#include \"net.h\"\nint main(void) { return fwrite(net_weights, sizeof net_weights, 1, stdout) != 1; }\n"};
     fx_file d = dump;
     d.size = strlen(d.data);
     write_files(1, &d);
@@ -559,7 +559,7 @@ START_TEST(init_and_run_check_their_arguments)
     fx_emit_options o = {.prefix = "net", .weights = FX_WEIGHTS_C, .golden = &g};
     ck_assert_int_eq(fx_emit_c(p, &o, &n, &files), FX_OK);
     write_files(n, files);
-    const fx_file more[2] = {{"user.c", text, strlen(text)}, {"user.cpp", cxx, strlen(cxx)}};
+    const fx_file more[2] = {{.name = "user.c", .data = text, .size = strlen(text)}, {.name = "user.cpp", .data = cxx, .size = strlen(cxx)}};
     write_files(2, more);
     ck_assert_int_eq(run("cd %s && gcc " STRICT " -Wno-overlength-strings user.c net.c net_weights.c -o user -lm && ./user", folder), 0);
     if (run("g++ --version >/dev/null 2>&1") == 0)
@@ -628,7 +628,7 @@ START_TEST(any_name_inside_compiles)
     fx_emit_options o = {.prefix = "net", .golden = &g};
     ck_assert_int_eq(fx_emit_c(p, &o, &n, &files), FX_OK);
     for (size_t f = 0; f < n; f++)
-        ck_assert_ptr_null(strstr(files[f].data, "/some/where"));
+        ck_assert_ptr_null(strstr(fx_file_data(fx_context_arena(ctx), &files[f]), "/some/where"));
     write_files(n, files);
     ck_assert_int_eq(run("cd %s && gcc " STRICT " *.c -o check -lm && ./check >out.txt", folder), 0);
     if (run("clang --version >/dev/null 2>&1") == 0)
@@ -696,7 +696,7 @@ START_TEST(emission_is_deterministic)
     for (size_t i = 0; i < n[0]; i++) {
         ck_assert_str_eq(files[0][i].name, files[1][i].name);
         ck_assert_uint_eq(files[0][i].size, files[1][i].size);
-        ck_assert_int_eq(memcmp(files[0][i].data, files[1][i].data, files[0][i].size), 0);
+        ck_assert_int_eq(memcmp(fx_file_data(fx_context_arena(ctx), &files[0][i]), fx_file_data(fx_context_arena(ctx), &files[1][i]), files[0][i].size), 0);
     }
     /* Other weights, another hash. */
     wsrc[3] += 1;

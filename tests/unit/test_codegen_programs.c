@@ -50,7 +50,7 @@ static void emit(fx_program *p, const fx_golden *golden)
         snprintf(path, sizeof path, "%s/%s", folder, files[i].name);
         FILE *f = fopen(path, "wb");
         ck_assert_ptr_nonnull(f);
-        ck_assert_uint_eq(fwrite(files[i].data, 1, files[i].size, f), files[i].size);
+        ck_assert_uint_eq(fwrite(fx_file_data(fx_context_arena(ctx), &files[i]), 1, files[i].size, f), files[i].size);
         fclose(f);
     }
 }
@@ -59,7 +59,7 @@ static const char *content(const char *name)
 {
     for (size_t i = 0; i < n_files; i++)
         if (strcmp(files[i].name, name) == 0)
-            return fx_arena_printf(fx_context_arena(ctx), "%.*s", (int)files[i].size, files[i].data);
+            return fx_arena_printf(fx_context_arena(ctx), "%.*s", (int)files[i].size, fx_file_data(fx_context_arena(ctx), &files[i]));
     ck_abort_msg("no file %s", name);
 }
 

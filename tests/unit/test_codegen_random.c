@@ -160,7 +160,7 @@ START_TEST(emitted_equals_interpreted)
         snprintf(command, sizeof command, "%s/%s", folder, files[i].name);
         FILE *f = fopen(command, "wb");
         ck_assert_ptr_nonnull(f);
-        ck_assert_uint_eq(fwrite(files[i].data, 1, files[i].size, f), files[i].size);
+        ck_assert_uint_eq(fwrite(fx_file_data(fx_context_arena(ctx), &files[i]), 1, files[i].size, f), files[i].size);
         fclose(f);
     }
     bool clang = _i % 2 && system("clang --version >/dev/null 2>&1") == 0;

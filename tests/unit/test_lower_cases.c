@@ -99,7 +99,9 @@ static fx_status apply_passes(job *j, char *list, fx_graph **g, values *before)
         if (!j->c->error && !before->v && strcmp(name, "refuse") && strcmp(name, "legalize") && !strstr(j->c->head, "(not run)"))
             FX_TRY(run_graph(j, *g, before));
         l.scratch = fx_arena_create(j->ctx);
+        l.piece = fx_arena_create(j->ctx);
         fx_status status = run_pass(j, &l, i);
+        fx_arena_free(l.piece);
         fx_arena_free(l.scratch);
         FX_TRY(status);
     }

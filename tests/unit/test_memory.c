@@ -56,7 +56,7 @@ static fx_program *program(fx_context *ctx)
 
 static fx_status plan(fx_context *ctx, fx_program *p)
 {
-    fx_lower l = {.ctx = ctx, .program = p, .scratch = fx_arena_create(ctx)};
+    fx_lower l = {.ctx = ctx, .program = p, .scratch = fx_arena_create(ctx), .piece = fx_arena_create(ctx)};
     return fx_pass_memory(&l);
 }
 

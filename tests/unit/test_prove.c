@@ -38,7 +38,7 @@ static fx_status run(void *arg)
 {
     job *j = arg;
     fx_lower_options o = {.unproved_warn = j->warn, .proof = keep, .proof_user = j->out};
-    fx_lower l = {.ctx = ctx, .program = j->p, .opt = &o, .scratch = fx_arena_create(ctx)};
+    fx_lower l = {.ctx = ctx, .program = j->p, .opt = &o, .scratch = fx_arena_create(ctx), .piece = fx_arena_create(ctx)};
     memset(j->out, 0, sizeof *j->out);
     return fx_pass_prove(&l);
 }
@@ -386,7 +386,9 @@ static fx_status run_lower(void *arg)
         if (passes[i].over == GRAPH && passes[i].provides < g->stage)
             continue;
         l.scratch = fx_arena_create(ctx);
+        l.piece = fx_arena_create(ctx);
         FX_TRY(passes[i].run(&l));
+        fx_arena_free(l.piece);
         fx_arena_free(l.scratch);
         if (passes[i].over == GRAPH && g->stage < passes[i].provides)
             g->stage = passes[i].provides;

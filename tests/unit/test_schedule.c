@@ -21,7 +21,7 @@ static fx_status run_passes(void *arg)
 {
     job *j = arg;
     fx_lower_options o = {.off = j->off};
-    fx_lower l = {.ctx = ctx, .program = j->p, .opt = &o, .scratch = fx_arena_create(ctx)};
+    fx_lower l = {.ctx = ctx, .program = j->p, .opt = &o, .scratch = fx_arena_create(ctx), .piece = fx_arena_create(ctx)};
     FX_TRY(fx_pass_schedule(&l));
     FX_TRY(fx_program_verify(j->p, false, "schedule"));
     if (!j->all)
