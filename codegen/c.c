@@ -90,7 +90,7 @@ static void take_own_names(fx_emit *e)
 {
     static const char *const own[] = {"context", "init", "run", "run_v", "status_string", "weights", "weights_t", "weights_size_check", "to_i32",
                                       "to_i64", "dims", "check_dims", "arena_size", "slots", "slot_end", "dims_of"};
-    static const char *const macros[] = {"H", "ARENA_SIZE", "ARENA_ALIGN", "WEIGHTS_SIZE", "STACK_SIZE", "INPUTS", "OUTPUTS", "ALIGNED", "PARALLEL",
+    static const char *const macros[] = {"H", "ARENA_SIZE", "ARENA_ALIGN", "WEIGHTS_SIZE", "STACK_SIZE", "INPUTS", "OUTPUTS", "ALIGNED", "PARALLEL", "PARALLEL_VECTOR",
                                          "VECTOR", "WEIGHTS_FILE", "CHECK_PAINT", "OK", "ERR_NULL", "ERR_SIZE", "ERR_ALIGN", "ERR_WEIGHTS",
                                          "ERR_RUNTIME", "UNROLL", "FAIL", "DIMS"};
     static const char *const of_state[] = {"state_t", "state_init"};

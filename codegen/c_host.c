@@ -272,11 +272,14 @@ static void put_prologue(fx_emit *e, fx_text *t)
     if (e->parallel)
         fx_printf(t, "\n/* Iterations are independent. */\n#if defined(_OPENMP)\n#define %s_PARALLEL _Pragma(\"omp parallel for schedule(static)\")\n"
                      "#else\n#define %s_PARALLEL\n#endif\n", N, N);
-    if (e->vector)
+    if (e->vector || e->both)
         fx_printf(t, "\n/* Each iteration writes only what it alone reads. */\n#if defined(__clang__)\n"
                      "#pragma clang diagnostic ignored \"-Wpass-failed\" /* not every loop is worth it */\n"
                      "#define %s_VECTOR _Pragma(\"clang loop vectorize(assume_safety)\")\n#elif defined(__GNUC__)\n"
                      "#define %s_VECTOR _Pragma(\"GCC ivdep\")\n#else\n#define %s_VECTOR\n#endif\n", N, N, N);
+    if (e->both)
+        fx_printf(t, "\n/* Both at once. */\n#if defined(_OPENMP)\n#define %s_PARALLEL_VECTOR _Pragma(\"omp parallel for simd schedule(static)\")\n"
+                     "#else\n#define %s_PARALLEL_VECTOR %s_VECTOR\n#endif\n", N, N, N);
     if (e->unrolled)
         fx_printf(t, "\n/* Wholly unrolled, so that small arrays stay in registers. */\n#if defined(__GNUC__)\n"
                      "#define %s_UNROLL _Pragma(\"GCC unroll 64\")\n#else\n#define %s_UNROLL\n#endif\n", N, N);

@@ -106,18 +106,29 @@ static fx_status scan_barrier(void *user, const fx_stmt *s)
     return refuse(user, "a barrier");
 }
 
+/* A parallel loop that is the innermost one too: compilers are told that its iterations make vectors. */
+static bool is_both(const fx_stmt *loop)
+{
+    bool plain = loop->loop == FX_LOOP_PARALLEL;
+    for (const fx_stmt *s = loop->body; s && plain; s = s->next)
+        plain = s->kind == FX_ST_STORE || s->kind == FX_ST_LOCAL || s->kind == FX_ST_COMMENT;
+    return plain;
+}
+
 static fx_status scan_loop(void *user, const fx_stmt *loop)
 {
     fx_emit *e = user;
+    bool once = fx_dim_is(loop->extent, 1), both = is_both(loop);
     if (loop->loop == FX_LOOP_BLOCK || loop->loop == FX_LOOP_THREAD)
         return refuse(e, "a loop over blocks or threads");
     e->fact->loops++;
     e->loops[loop->var].extent = loop->extent;
     if (loop->extent.value > INT32_MAX - 1)
         e->fact->wide = true;
-    e->parallel |= loop->loop == FX_LOOP_PARALLEL && !fx_dim_is(loop->extent, 1);
-    e->vector |= loop->loop == FX_LOOP_VECTOR && !fx_dim_is(loop->extent, 1);
-    e->unrolled |= loop->loop == FX_LOOP_UNROLLED && !fx_dim_is(loop->extent, 1);
+    e->both |= both && !once;
+    e->parallel |= loop->loop == FX_LOOP_PARALLEL && !both && !once;
+    e->vector |= loop->loop == FX_LOOP_VECTOR && !once;
+    e->unrolled |= loop->loop == FX_LOOP_UNROLLED && !once;
     return scan_dim(e, loop->extent);
 }
 
@@ -353,7 +364,7 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
     if (fx_dim_is(loop->extent, 1))
         return FX_OK; /* printed as its body alone */
     if (loop->loop == FX_LOOP_PARALLEL)
-        fx_emit_line(e, "%s_PARALLEL", e->PREFIX);
+        fx_emit_line(e, is_both(loop) ? "%s_PARALLEL_VECTOR" : "%s_PARALLEL", e->PREFIX);
     else if (loop->loop == FX_LOOP_VECTOR)
         fx_emit_line(e, "%s_VECTOR", e->PREFIX);
     else if (loop->loop == FX_LOOP_UNROLLED)

@@ -101,7 +101,7 @@ typedef struct fx_emit {
     bool texts[FX_TEXT_COUNT];   /* files of runtime/ that scalar code calls */
     bool casts[FX_DTYPE_COUNT];  /* conversions from float to these integers occur */
     bool int_compares;           /* integers are compared */
-    bool parallel, vector, unrolled; /* some loop is */
+    bool parallel, both, vector, unrolled; /* some loop is; both: parallel, and nothing but stores within */
     fx_reason *reasons; size_t n_reasons, cap_reasons; /* symbols' ranges, limits, checks, in this order */
     fx_map checks;               /* from a CHECK statement to the name of its status */
     bool kernels[FX_K_COUNT];    /* called somewhere */
