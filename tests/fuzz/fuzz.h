@@ -27,6 +27,12 @@ static inline uint64_t fz_next(fz_rng *r)
 static inline int64_t fz_below(fz_rng *r, int64_t n) { return (int64_t)(fz_next(r) % (uint64_t)n); }
 static inline int64_t fz_in(fz_rng *r, int64_t lo, int64_t hi) { return lo + fz_below(r, hi - lo + 1); } /* inclusive */
 static inline bool fz_one_in(fz_rng *r, int64_t n) { return fz_below(r, n) == 0; }
+/* The seed of case i of a run. */
+static inline uint64_t fz_case_seed(uint64_t seed, int64_t i)
+{
+    fz_rng r = {seed * 0x9e3779b97f4a7c15u + (uint64_t)i};
+    return fz_next(&r);
+}
 
 /* ---- cases ----------------------------------------------------------------------------------------------------------------- */
 
@@ -90,6 +96,8 @@ typedef struct fz_gen {
     int n_pool;
     int n_consts;
     uint32_t dtypes;             /* mask of those drawn */
+    fx_dtype favourite;          /* more often than all others */
+    bool views;                  /* many views */
 } fz_gen;
 
 /* Draws of operands. shape: dims of a tensor type, all numbers. */
@@ -127,6 +135,27 @@ typedef struct fz_menu {
     bool wrong;                  /* inputs with wrong numbers, too */
 } fz_menu;
 fx_status fz_draw(fz_case *c, const fz_menu *menu);
+
+/* ---- survey.c -------------------------------------------------------------------------------------------------------------------- */
+
+/* By opid: rows that can be drawn and compiled, and of the others why not. */
+typedef struct fz_rows {
+    bool able[FX_OP_COUNT];
+    char why[FX_OP_COUNT][160];
+} fz_rows;
+void fz_probe(const fz_menu *menu, fz_rows *rows);
+
+/* What graphs may have; from FZ_HAS_DTYPE on: a value of that dtype. */
+enum {
+    FZ_HAS_SIZE_0, FZ_HAS_SIZE_1, FZ_HAS_PRIME, FZ_HAS_SCALAR, FZ_HAS_MANY_DIMS, FZ_HAS_VIEW, FZ_HAS_VIEW_OF_VIEW, FZ_HAS_SHARED, FZ_HAS_OUTPUTS, FZ_HAS_INPUT_OUT,
+    FZ_HAS_WRITE, FZ_HAS_RAISING, FZ_HAS_DTYPE, FZ_HAS_COUNT = FZ_HAS_DTYPE + FX_DTYPE_COUNT
+};
+/* How many graphs had it, and each row. */
+typedef struct fz_counts {
+    uint64_t graphs, has[FZ_HAS_COUNT], row[FX_OP_COUNT];
+} fz_counts;
+const char *fz_has_name(int what);
+void fz_survey(fz_counts *counts, const fx_graph *g);
 
 /* ---- sizes.c ---------------------------------------------------------------------------------------------------------------------- */
 

@@ -84,8 +84,8 @@ fz_shape fz_draw_shape(fz_gen *g, int rank)
 
 fx_dtype fz_draw_dtype(fz_gen *g)
 {
-    if ((g->dtypes >> FX_F32 & 1) && fz_below(g->rng, 5) < 3)
-        return FX_F32;
+    if ((g->dtypes >> g->favourite & 1) && fz_below(g->rng, 5) < 3)
+        return g->favourite;
     for (;;) {
         fx_dtype d = (fx_dtype)fz_below(g->rng, FX_DTYPE_COUNT);
         if (g->dtypes >> d & 1)
@@ -364,6 +364,8 @@ static const fx_op *pick_row(fz_gen *g, const fz_menu *menu)
         return &fx_ops[menu->only];
     for (;;) {
         const fx_op *op = &fx_ops[1 + fz_below(g->rng, FX_OP_COUNT - 1)];
+        if (g->views && op->cls != FX_CLASS_VIEW && !fz_one_in(g->rng, 8))
+            continue;
         if (!fz_row_excluded(op->id) && (!menu->able || menu->able[op->id]) && (op->cls != FX_CLASS_POINTWISE || fz_one_in(g->rng, 2)))
             return op;
     }
@@ -433,6 +435,10 @@ static fx_status draw(void *arg)
     fz_case *c = a->c;
     fz_rng rng = {c->seed};
     fz_gen g = {.ctx = c->ctx, .rng = &rng, .c = c, .dtypes = a->menu->dtypes};
+    g.favourite = FX_F32;
+    if (fz_one_in(&rng, 3))
+        g.favourite = fz_draw_dtype(&g);
+    g.views = fz_one_in(&rng, 6);
     g.g = c->g = fx_graph_new(c->ctx, "fuzz");
     c->g->stage = FX_STAGE_IMPORTED;
     size_t said = fx_diag_count(c->ctx);

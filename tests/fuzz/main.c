@@ -15,7 +15,7 @@ enum { UNIT = 100, MOST_KEPT = 100 };
 typedef struct options {
     uint64_t seed;
     int64_t count, only;         /* only: that one case, -1: all */
-    bool emit_c, rows, verbose;
+    bool emit_c, rows, all_rows, verbose;
     const char *keep, *row, *target;
     uint32_t dtypes;
     fx_fault fault;
@@ -28,9 +28,8 @@ typedef struct tally_of {
 
 typedef struct session {
     options o;
-    bool able[FX_OP_COUNT];
-    char why[FX_OP_COUNT][160];  /* rows that are not: the first reason */
-    uint64_t drawn[FX_OP_COUNT];
+    fz_rows rows;
+    fz_counts counts;
     fz_menu menu;
     fz_tally tally;
     uint64_t cases, compiled, refused, failed, undrawn;
@@ -42,43 +41,6 @@ typedef struct session {
     bool clang, avx2;
     char folder[300];            /* for emitted files */
 } session;
-
-static uint64_t case_seed(uint64_t seed, int64_t i)
-{
-    fz_rng r = {seed * 0x9e3779b97f4a7c15u + (uint64_t)i};
-    return fz_next(&r);
-}
-
-/* ---- which rows compile ------------------------------------------------------------------------------------------------------- */
-
-static void probe(session *s)
-{
-    enum { TRIES = 40 };
-    for (int id = 1; id < FX_OP_COUNT; id++) {
-        const char *why = fz_row_excluded((fx_opid)id);
-        if (why) {
-            snprintf(s->why[id], sizeof s->why[id], "%s", why);
-            continue;
-        }
-        snprintf(s->why[id], sizeof s->why[id], "no draw of its arguments fits");
-        fz_menu menu = s->menu;
-        menu.only = (fx_opid)id;
-        for (int t = 0; t < TRIES && !s->able[id]; t++) {
-            fz_case c;
-            fz_failure f;
-            if (fz_case_make(&c, case_seed(77, id * 1000 + t), &menu, &f)) {
-                bool there = false;
-                FX_FOR_NODES(c.g, n)
-                    there |= n->op && n->op->id == (fx_opid)id;
-                if (there && fz_case_lower(&c, &f))
-                    s->able[id] = true;
-                else if (there)
-                    snprintf(s->why[id], sizeof s->why[id], "%s", f.kind);
-            }
-            fz_case_free(&c);
-        }
-    }
-}
 
 /* ---- failures ---------------------------------------------------------------------------------------------------------------------- */
 
@@ -182,7 +144,7 @@ static void failed(session *s, int64_t i, const fz_build *b, fz_case *c, const f
 static fz_build draw_build(const session *s, int64_t unit, const char **target)
 {
     static const char *const targets[] = {"generic", "native", "native", "x86_64-avx2"}, *const levels[] = {"-O0", "-O0", "-O1", "-O3"};
-    fz_rng r = {case_seed(s->o.seed ^ 0xabcdef, unit)};
+    fz_rng r = {fz_case_seed(s->o.seed ^ 0xabcdef, unit)};
     fz_build b = {.compiler = s->clang && fz_one_in(&r, 2) ? "clang" : "gcc", .level = levels[fz_below(&r, 4)], .link_runtime = fz_one_in(&r, 4)};
     *target = s->o.target ? s->o.target : targets[fz_below(&r, s->avx2 ? 4 : 3)];
     return b;
@@ -202,13 +164,11 @@ static void run_unit(session *s, int64_t first, int n)
         fz_case *c = &cases[i];
         fz_failure f;
         s->cases++;
-        bool drawn = fz_case_make(c, case_seed(s->o.seed, first + i), &s->menu, &f);
+        bool drawn = fz_case_make(c, fz_case_seed(s->o.seed, first + i), &s->menu, &f);
         c->settings.target = target;
         c->settings.fault = s->o.fault;
-        if (c->g)
-            FX_FOR_NODES(c->g, x)
-                if (x->op)
-                    s->drawn[x->op->id]++;
+        if (drawn)
+            fz_survey(&s->counts, c->g);
         if (s->o.verbose && c->g) {
             fx_text t;
             fx_text_init(&t, fx_context_arena(c->ctx));
@@ -266,7 +226,7 @@ static bool has_avx2(void)
 
 static int usage(void)
 {
-    fputs("fuzz [--seed S] [--count N] [--only I] [--emit-c] [--keep DIR] [--row NAME] [--target NAME] [--dtypes float32,int8,...] [--rows] [--verbose]\n", stderr);
+    fputs("fuzz [--seed S] [--count N] [--only I] [--emit-c] [--keep DIR] [--row NAME] [--target NAME] [--dtypes float32,int8,...] [--rows] [--all-rows] [--verbose]\n", stderr);
     return 2;
 }
 
@@ -305,6 +265,8 @@ static bool parse(int argc, char **argv, options *o)
             o->emit_c = true;
         else if (!strcmp(a, "--rows"))
             o->rows = true;
+        else if (!strcmp(a, "--all-rows"))
+            o->all_rows = true;
         else if (!strcmp(a, "--verbose"))
             o->verbose = true;
         else if (!strcmp(a, "--keep") && *next)
@@ -343,19 +305,50 @@ static void report(const session *s)
         printf("  %6llu x with a symbolic size: %s\n", (unsigned long long)s->symbol_refusals[i].count, s->symbol_refusals[i].kind);
 }
 
+/* Draws the graphs of a run, and no more: what they are made of. */
+static int list_rows(session *s)
+{
+    for (int64_t i = 0; i < s->o.count; i++) {
+        fz_case c = {.seed = fz_case_seed(s->o.seed, i), .ctx = fx_context_create()};
+        if (fz_draw(&c, &s->menu) == FX_OK)
+            fz_survey(&s->counts, c.g);
+        fz_case_free(&c);
+    }
+    printf("%llu graphs of seed %llu; in so many:\n", (unsigned long long)s->counts.graphs, (unsigned long long)s->o.seed);
+    for (int id = 1; id < FX_OP_COUNT; id++)
+        if (s->rows.able[id])
+            printf("%8llu %s\n", (unsigned long long)s->counts.row[id], fx_ops[id].name);
+    printf("not drawn:\n");
+    for (int id = 1; id < FX_OP_COUNT; id++)
+        if (!s->rows.able[id])
+            printf("         %s: %s\n", fx_ops[id].name, s->rows.why[id]);
+    printf("of the graphs have:\n");
+    for (int i = 0; i < FZ_HAS_COUNT; i++)
+        if (s->counts.has[i])
+            printf("%7.1f%% %s\n", 100.0 * (double)s->counts.has[i] / (double)s->counts.graphs, fz_has_name(i));
+    return 0;
+}
+
+/* Whether a run has drawn every row that it can. */
+static bool drew_all(const session *s)
+{
+    bool all = true;
+    for (int id = 1; id < FX_OP_COUNT; id++)
+        if (s->rows.able[id] && !s->counts.row[id]) {
+            printf("FAILED: never drawn: %s\n", fx_ops[id].name);
+            all = false;
+        }
+    return all;
+}
+
 int main(int argc, char **argv)
 {
     static session s;
     if (!parse(argc, argv, &s.o))
         return usage();
     s.menu = (fz_menu){.dtypes = s.o.dtypes, .writes = true};
-    probe(&s);
-    if (s.o.rows) {
-        for (int id = 1; id < FX_OP_COUNT; id++)
-            printf("%-40s %s\n", fx_ops[id].name, s.able[id] ? "compiles" : s.why[id]);
-        return 0;
-    }
-    s.menu.able = s.able;
+    fz_probe(&s.menu, &s.rows);
+    s.menu.able = s.rows.able;
     s.menu.symbols = true;
     s.menu.wrong = true;
     if (s.o.row) {
@@ -364,6 +357,8 @@ int main(int argc, char **argv)
             return usage();
         s.menu.only = op->id;
     }
+    if (s.o.rows)
+        return list_rows(&s);
     printf("seed %llu, %lld graphs\n", (unsigned long long)s.o.seed, (long long)(s.o.only >= 0 ? 1 : s.o.count));
     fflush(stdout);
     const char *tmp = getenv("TMPDIR");
@@ -386,5 +381,5 @@ int main(int argc, char **argv)
     snprintf(command, sizeof command, "rm -rf %s", s.folder);
     if (system(command) != 0)
         perror(s.folder);
-    return s.failed ? 1 : 0;
+    return s.failed || (s.o.all_rows && !drew_all(&s)) ? 1 : 0;
 }

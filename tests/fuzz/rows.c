@@ -12,7 +12,15 @@ static const struct {
 } excluded[] = {
     {FX_OP_getitem, "drawn with the calls that give several results"},
     {FX_OP_sym_size_int, "its result is a number, not a tensor"},
+    {FX_OP_sym_numel, "its result is a number, not a tensor"},
+    {FX_OP_sym_max, "arithmetic on sizes: its result is a number, not a tensor"},
+    {FX_OP_sym_min, "arithmetic on sizes: its result is a number, not a tensor"},
+    {FX_OP_sym_sum, "arithmetic on sizes: its result is a number, not a tensor"},
+    {FX_OP_sym_constrain_range, "a guard: has no result"},
+    {FX_OP_sym_constrain_range_for_size, "a guard: has no result"},
+    {FX_OP__assert_scalar, "a guard: has no result"},
     {FX_OP__assert_tensor_metadata, "has no result"},
+    {FX_OP_attention, "what lowering makes of attention that is spelled out; models do not call it"},
     {FX_OP_conv3d, "refused by name: convolutions over 1 or 2 dims can be compiled"},
     {FX_OP_to_device, "asks for a device; the same as to.dtype"},
     {FX_OP_new_empty, "its elements have no defined value"},
@@ -102,6 +110,7 @@ static bool draw_param(draw *d, const fx_param *p)
                                                                                    : 0, 0, 6);
         fx_call_node(&d->call, d->call.n_operands == 0 ? d->self
                                : is_quotient(d) && !fz_one_in(r, 8) ? draw_divisor(d)
+                               : is_named(p, "value")               ? fz_value(g, d->self->type->dtype, &(fz_shape){0})
                                : is_named(p, "mask condition") ? fz_broadcast(g, d->self, FX_BOOL)
                                                                : fz_broadcast(g, d->self, d->self->type->dtype == FX_BOOL || fz_one_in(r, 6)
                                                                                               ? FX_DTYPE_COUNT : d->self->type->dtype));
@@ -861,6 +870,73 @@ static fx_node *added_product(fz_gen *g, const fx_op *op)
     return fx_call_end(&c, NULL);
 }
 
+/* dot, mv, outer, inner, addr, tensordot: sizes that meet. */
+static fx_node *vectors(fz_gen *g, const fx_op *op)
+{
+    fx_dtype d = fz_draw_dtype(g);
+    if (d == FX_BOOL)
+        d = FX_F32;
+    int64_t n = fz_in(g->rng, 1, 7), k = fz_in(g->rng, 1, 9), m = fz_in(g->rng, 1, 7), at[2] = {1, 0}, to[2] = {0, 1};
+    fz_shape a = {1, {k}}, b = {1, {k}}, self = {2, {n, m}};
+    bool whole = op->id == FX_OP_tensordot || op->id == FX_OP_inner;
+    if (op->id == FX_OP_mv || whole)
+        a = (fz_shape){2, {n, k}};
+    if (whole)
+        b = op->id == FX_OP_inner ? (fz_shape){2, {m, k}} : (fz_shape){3, {k, n, m}};
+    if (op->id == FX_OP_outer || op->id == FX_OP_addr) {
+        a.dims[0] = n;
+        b.dims[0] = m;
+    }
+    fx_call c = fx_call_begin(g->g, op->id);
+    if (op->id == FX_OP_addr)
+        fx_call_node(&c, fz_value(g, d, &self));
+    fx_call_node(&c, fz_value(g, d, &a));
+    fx_call_node(&c, fz_value(g, d, &b));
+    if (op->id == FX_OP_addr) {
+        fx_call_int(&c, fz_in(g->rng, 0, 2));
+        fx_call_int(&c, fz_in(g->rng, 1, 3));
+    } else if (op->id == FX_OP_tensordot) {
+        int count = (int)fz_in(g->rng, 1, 2);
+        fx_call_ints(&c, count, at);
+        fx_call_ints(&c, count, to);
+    }
+    return fx_call_end(&c, NULL);
+}
+
+/* glu, pixel_unshuffle: sizes that can be divided. */
+static fx_node *divisible(fz_gen *g, const fx_op *op)
+{
+    bool glu = op->id == FX_OP_glu;
+    fz_shape s = fz_draw_shape(g, glu ? -1 : 4);
+    if (!s.rank)
+        return NULL;
+    int dim = (int)fz_below(g->rng, s.rank);
+    int64_t by = fz_in(g->rng, 1, 3);
+    for (int i = glu ? dim : 2; i < (glu ? dim + 1 : 4); i++)
+        s.dims[i] = glu ? 2 * ((s.dims[i] + 1) / 2) : by * fz_in(g->rng, 1, 3);
+    fx_dtype d = fz_draw_dtype(g);
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, fz_value(g, glu && !fx_dtype_is_float(d) ? FX_F32 : d, &s));
+    fx_call_int(&c, glu ? dim : by);
+    return fx_call_end(&c, NULL);
+}
+
+static fx_node *instance_norm(fz_gen *g, const fx_op *op)
+{
+    fx_node *x = fz_any(g, FLOATS, 3, 4);
+    fx_call c = fx_call_begin(g->g, op->id);
+    fx_call_node(&c, x);
+    for (int k = 0; k < 2; k++)
+        fx_call_node(&c, vector(g, x->type->dtype, x->type->dims[1].value));
+    for (int k = 0; k < 2; k++)
+        fx_call_node(&c, NULL);
+    fx_call_bool(&c, true);
+    fx_call_float(&c, 0.1);
+    fx_call_float(&c, fz_one_in(g->rng, 2) ? 1e-5 : 1e-3);
+    fx_call_bool(&c, false);
+    return fx_call_end(&c, NULL);
+}
+
 static fx_node *meshgrid(fz_gen *g, const fx_op *op)
 {
     fx_node *x[3];
@@ -997,7 +1073,8 @@ static const struct {
     {FX_OP_bitwise_left_shift_Tensor, shift}, {FX_OP_bitwise_right_shift_Tensor, shift}, {FX_OP_bitwise_left_shift_Tensor_Scalar, shift},
     {FX_OP_bitwise_right_shift_Tensor_Scalar, shift}, {FX_OP_quantize_per_tensor, quantised}, {FX_OP_dequantize_per_tensor, quantised},
     {FX_OP_select_scatter, overwrite}, {FX_OP_slice_scatter, overwrite}, {FX_OP_index_copy, along}, {FX_OP_index_add, along}, {FX_OP_index_fill_int_Scalar, along}, {FX_OP_take_along_dim, gather}, {FX_OP_einsum, einsum},
-    {FX_OP_addmv, added_product}, {FX_OP_addbmm, added_product}, {FX_OP_baddbmm, product}, {FX_OP_meshgrid, meshgrid},
+    {FX_OP_dot, vectors}, {FX_OP_mv, vectors}, {FX_OP_outer, vectors}, {FX_OP_inner, vectors}, {FX_OP_addr, vectors}, {FX_OP_tensordot, vectors},
+    {FX_OP_glu, divisible}, {FX_OP_pixel_unshuffle, divisible}, {FX_OP_instance_norm, instance_norm}, {FX_OP_addmv, added_product}, {FX_OP_addbmm, added_product}, {FX_OP_baddbmm, product}, {FX_OP_meshgrid, meshgrid},
     {FX_OP_meshgrid_indexing, meshgrid}, {FX_OP_one_hot, one_hot}, {FX_OP_repeat, rearrange}, {FX_OP_tile, rearrange}, {FX_OP_roll, rearrange},
     {FX_OP_movedim_intlist, rearrange}, {FX_OP_new_zeros, create}, {FX_OP_new_ones, create}, {FX_OP_new_full, create}, {FX_OP_eye, create},
     {FX_OP_eye_m, create}, {FX_OP_linspace, create},
