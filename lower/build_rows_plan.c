@@ -84,13 +84,13 @@ static void decide_kept(fx_row_region *r)
         if (d >= 0)
             need(r, d, r->fold[f].pass);
     }
-    int last = -1; /* the full result that is stored last */
+    int last = -1; /* the full result that is stored last, also of those that are stored in one pass */
     for (int o = 0; o < r->n_outs; o++) {
         const fx_row_output *out = &r->out[o];
         if (out->cls != FX_ROW_FULL)
             continue;
         need(r, out->member, r->m[out->member].avail);
-        if (last < 0 || r->m[out->member].avail > r->m[r->out[last].member].avail)
+        if (last < 0 || r->m[out->member].avail >= r->m[r->out[last].member].avail)
             last = o;
     }
     bool lent = false;

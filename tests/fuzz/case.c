@@ -69,7 +69,7 @@ bool fz_case_make(fz_case *c, uint64_t seed, const fz_menu *menu, fz_failure *f)
     }
     fz_rng r = {seed ^ 0x9e3779b97f4a7c15u};
     if (menu->symbols && fz_one_in(&r, 3))
-        c->symbol_from = fz_draw_symbol(c);
+        fz_draw_sizes(c);
     c->spoil = menu->wrong;
     if (fz_reference(c) != FX_OK) {
         fz_fail(f, FZ_REFERENCE, c->ctx, "%s", "");
@@ -146,12 +146,21 @@ static bool run_one(fx_program *program, const fz_case *c, bool planned, fz_tall
         char text[300];
         if (fz_compare(c, i, i < c->n_out ? &a.out[i] : &a.own[c->changed[i - c->n_out]], planned ? NULL : tally, text, sizeof text))
             continue;
-        if (c->size)
-            fz_fail(f, stage, NULL, "s0 = %lld: %s", (long long)c->size, text);
-        else
-            fz_fail(f, stage, NULL, "%s", text);
+        char sizes[80];
+        fz_fail(f, stage, NULL, "%s%s", fz_sizes_text(c, sizes, sizeof sizes), text);
         snprintf(f->kind, sizeof f->kind, "values");
         return false;
+    }
+    return true;
+}
+
+/* Lowering may narrow ranges: where an op's sizes are only known for larger symbols, a run at smaller ones is refused. */
+static bool in_range(const fx_program *p, const fz_case *c)
+{
+    for (size_t i = 0; i < p->n_symbols; i++) {
+        int64_t v = c->sizes.value[p->symbols[i].name[1] - '0'];
+        if (v < p->symbols[i].min || v > p->symbols[i].max)
+            return false;
     }
     return true;
 }
@@ -161,7 +170,8 @@ int fz_runs(const fz_case *c, const fz_case **runs)
     int n = 0;
     runs[n++] = c;
     for (int v = 0; c->symbolic && v < c->n_variants; v++)
-        runs[n++] = c->variants[v];
+        if (in_range(c->program, c->variants[v]))
+            runs[n++] = c->variants[v];
     if (c->wrong)
         runs[n++] = c->wrong;
     return n;
@@ -231,7 +241,7 @@ static fx_status copy(void *arg)
 bool fz_case_copy(const fz_case *c, fz_case *to)
 {
     copy_args a = {.from = c, .to = to};
-    *to = (fz_case){.seed = c->seed, .settings = c->settings, .symbol_from = c->symbol_from, .spoil = c->spoil, .n_in = c->n_in, .ctx = fx_context_create()};
+    *to = (fz_case){.seed = c->seed, .settings = c->settings, .sizes = c->sizes, .spoil = c->spoil, .n_in = c->n_in, .ctx = fx_context_create()};
     if (fx_protect(c->ctx, print_graph, &a) == FX_OK && fx_protect(to->ctx, copy, &a) == FX_OK)
         return true;
     fz_case_free(to);

@@ -58,6 +58,20 @@ typedef struct fz_failure {
     char text[1000];
 } fz_failure;
 
+/* Sizes of inputs that become expressions: `from` stands for times * the symbol + plus. */
+enum { FZ_MAX_SYMBOLS = 2, FZ_MAX_SIZES = 6 };
+typedef struct fz_size {
+    int64_t from;
+    int symbol;
+    int64_t times, plus;
+} fz_size;
+typedef struct fz_sizes {
+    int n_symbols, n;            /* 0: none */
+    int64_t value[FZ_MAX_SYMBOLS]; /* of the symbols, here */
+    bool plain[FZ_MAX_SYMBOLS];  /* some size is the symbol alone */
+    fz_size v[FZ_MAX_SIZES];
+} fz_sizes;
+
 typedef struct fz_case {
     uint64_t seed;
     fx_context *ctx;
@@ -74,8 +88,8 @@ typedef struct fz_case {
     const double *error[FZ_MAX_RESULTS]; /* by element: how far a result may be off; NULL: not one bit */
     size_t n_changed, changed[FZ_MAX_INPUTS]; /* numbers of the inputs that change */
     fx_program *program;         /* lowered */
-    /* With a symbol for a size: the graph that is lowered, and the case at other sizes. */
-    int64_t symbol_from, size;   /* the size it stands for (0: none), and has here */
+    /* With symbols for sizes: the graph that is lowered, and the case at other sizes. */
+    fz_sizes sizes;
     fx_graph *symbolic;
     struct fz_case *variants[FZ_MAX_VARIANTS];
     int n_variants;
@@ -162,9 +176,11 @@ void fz_survey(fz_counts *counts, const fx_graph *g);
 /* Every size `from` of inputs, and in arguments that are sizes, becomes `to`; types of other nodes are forgotten. */
 void fz_set_size(fx_graph *g, int64_t from, fx_dim to);
 fx_tensor fz_resized(fx_context *ctx, const fx_tensor *t, int64_t from, int64_t to);
-/* A size of an input that may become a symbol; 0: none. */
-int64_t fz_draw_symbol(const fz_case *c);
-/* Fills what a case with symbol_from has beside; symbolic stays NULL when the graph has no form with a symbol. */
+/* Sizes of inputs that become symbols, or expressions over them. */
+void fz_draw_sizes(fz_case *c);
+/* "s0 = 3, s1 = 7: ", or nothing. */
+const char *fz_sizes_text(const fz_case *c, char *text, size_t size);
+/* Fills what a case with sizes has beside; symbolic stays NULL when the graph has no form with a symbol. */
 void fz_make_symbolic(fz_case *c);
 
 /* ---- wrong.c -------------------------------------------------------------------------------------------------------------------- */
@@ -176,7 +192,7 @@ void fz_make_wrong(fz_case *c);
 
 /* ---- oracle.c ------------------------------------------------------------------------------------------------------------------ */
 
-/* Fills out and error: what each element has to be, and how near; with symbol_from, at other sizes too. */
+/* Fills out and error: what each element has to be, and how near; with symbols, at other sizes too. */
 fx_status fz_reference(fz_case *c);
 /* Interprets a copy of the case's graph on copies of its inputs (own), which are then as the run leaves them. */
 fx_status fz_interpret(const fz_case *c, fx_tensor *own, size_t *n_out, fx_tensor **out);

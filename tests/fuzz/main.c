@@ -75,7 +75,7 @@ static bool run_to(session *s, const fz_build *b, fz_case *c, fz_stage last, fz_
         count(s->symbol_refusals, &s->n_symbol_refusals, f->kind);
         fx_diag_truncate(c->ctx, 0);
         c->symbolic = NULL;
-        c->symbol_from = c->size = 0;
+        c->sizes = (fz_sizes){0};
         *f = (fz_failure){.stage = FZ_OK};
         if (!fz_case_lower(c, f))
             return false;

@@ -517,7 +517,7 @@ static fx_status reference(void *arg)
         c->error[i] = v->error[0];
     }
     c->reference = true;
-    if (c->symbol_from)
+    if (c->sizes.n)
         fz_make_symbolic(c);
     if (c->spoil)
         fz_make_wrong(c);

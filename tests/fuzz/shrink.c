@@ -133,8 +133,9 @@ static verdict shrink_dims(fz_case *c, int k)
         return END;
     int64_t from = seen[k / 3], to = k % 3 == 0 ? 1 : k % 3 == 1 ? from / 2 : from - 1;
     size_t input = 0;
-    if (from == c->symbol_from)
-        return SKIP;
+    for (int i = 0; i < c->sizes.n; i++)
+        if (from == c->sizes.v[i].from)
+            return SKIP;
     for (size_t i = 0; i < c->g->n_attrs; i++) {
         fx_tensor t = fz_resized(c->ctx, &c->g->attrs[i]->tensor, from, to);
         fx_attr_set_tensor(c->g->attrs[i], &t);
@@ -199,8 +200,20 @@ static verdict plain_values(fz_case *c, int k)
 
 static verdict plain_settings(fz_case *c, int k)
 {
-    if (k == 17 && c->symbol_from) {
-        c->symbol_from = 0;
+    fz_sizes *z = &c->sizes;
+    if (k == 17 && z->n) {
+        *z = (fz_sizes){0};
+        return EDITED;
+    }
+    if (k == 18 && z->n > 1) { /* one expression less, and its symbol when it was alone */
+        int symbol = z->v[--z->n].symbol;
+        z->n_symbols = 0;
+        z->plain[symbol] = false;
+        for (int i = 0; i < z->n; i++) {
+            const fz_size *s = &z->v[i];
+            z->n_symbols = s->symbol >= z->n_symbols ? s->symbol + 1 : z->n_symbols;
+            z->plain[s->symbol] |= s->times == 1 && s->plus == 0;
+        }
         return EDITED;
     }
     if (k == 0 && c->settings.threads > 1) {
@@ -213,7 +226,7 @@ static verdict plain_settings(fz_case *c, int k)
         c->settings.off &= ~(1u << (k - 1));
         return EDITED;
     }
-    return k > 17 ? END : SKIP;
+    return k > 18 ? END : SKIP;
 }
 
 /* What an edit left unused goes; types follow. False: the edit made no graph. */

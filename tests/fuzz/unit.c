@@ -22,6 +22,7 @@ typedef struct entry {
 /* A run: a case, or one at another size, by the entry of the case. */
 typedef struct one_run {
     size_t entry;
+    const fx_program *program;
     const fz_case *c;
 } one_run;
 
@@ -157,7 +158,7 @@ static bool changes(const fz_case *c, size_t input)
     return false;
 }
 
-static void run_entry(const entry *e, const fz_case *c, said *s, unsigned char *results)
+static void run_entry(const entry *e, const fx_program *p, const fz_case *c, said *s, unsigned char *results)
 {
     void *in[FZ_MAX_INPUTS];
     void *out[FZ_MAX_OUTPUTS];
@@ -169,7 +170,9 @@ static void run_entry(const entry *e, const fz_case *c, said *s, unsigned char *
         size_t bytes = tensor_bytes(&c->out[i]);
         out[i] = memset(guarded(bytes, fx_dtype_size(c->out[i].dtype)), 0xa5, bytes);
     }
-    const int64_t sizes[1] = {c->size};
+    int64_t sizes[FZ_MAX_SYMBOLS] = {0};
+    for (size_t i = 0; i < p->n_symbols; i++) /* "s0", "s1" */
+        sizes[i] = c->sizes.value[p->symbols[i].name[1] - '0'];
     size_t arena_size = e->arena_size(sizes);
     void *arena = memset(guarded(arena_size, 64), 0xff, arena_size);
     int status = e->run(sizes, in, out, arena, arena_size);
@@ -200,7 +203,7 @@ static size_t run_child(const char *folder, size_t first, size_t n, const one_ru
         }
         for (size_t i = first; i < n; i++) {
             alarm(TIMEOUT);
-            run_entry(&entries[runs[i].entry], runs[i].c, &say[i], results);
+            run_entry(&entries[runs[i].entry], runs[i].program, runs[i].c, &say[i], results);
         }
         _exit(0);
     }
@@ -217,9 +220,8 @@ static size_t run_child(const char *folder, size_t first, size_t n, const one_ru
 
 static void judge(const fz_case *c, const said *s, unsigned char *results, fz_tally *tally, fz_failure *f)
 {
-    char text[300], size[40] = "";
-    if (c->size)
-        snprintf(size, sizeof size, "s0 = %lld: ", (long long)c->size);
+    char text[300], size[80];
+    fz_sizes_text(c, size, sizeof size);
     if (s->status >= INPUT_CHANGED) {
         fz_fail(f, FZ_EMITTED, NULL, "%sinput %d was written", size, s->status - INPUT_CHANGED);
         return;
@@ -260,7 +262,7 @@ static void run_all(const char *folder, size_t n_cases, fz_case *const *cases, f
         const fz_case *these[FZ_MAX_RUNS];
         int count = fz_runs(cases[i], these);
         for (int k = 0; k < count; k++)
-            runs[n++] = (one_run){i, these[k]};
+            runs[n++] = (one_run){i, cases[i]->program, these[k]};
     }
     said *say = mmap(NULL, n * sizeof *say, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if ((void *)say == MAP_FAILED)

@@ -97,7 +97,7 @@ void fz_make_wrong(fz_case *c)
         if (i < 0 || fx_dtype_is_float(c->in[i].dtype) || c->in[i].dtype == FX_BOOL || !fx_tensor_numel(&c->in[i]))
             continue;
         fz_case *w = FX_NEW(fx_context_arena(c->ctx), fz_case);
-        *w = (fz_case){.seed = c->seed, .ctx = c->ctx, .g = c->g, .n_in = c->n_in, .settings = c->settings, .size = c->size, .refuses = n->op->name, .n_out = c->n_out};
+        *w = (fz_case){.seed = c->seed, .ctx = c->ctx, .g = c->g, .n_in = c->n_in, .settings = c->settings, .sizes = c->sizes, .refuses = n->op->name, .n_out = c->n_out};
         memcpy(w->in, c->in, sizeof w->in);
         memcpy(w->out, c->out, sizeof w->out); /* for their sizes */
         memcpy(w->changed, c->changed, sizeof w->changed);

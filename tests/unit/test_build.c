@@ -258,6 +258,9 @@ static const struct {
     /* of all elements, broadcast back; integers divided by a sum */
     {IN("x", "f32[4, 11]") CALL("m", "mean.dim", "%x, None, False, dtype=None") CALL("y", "sub.Tensor", "%x, %m, alpha=1") "output((%y,))\n", 1},
     {IN("x", "i64[4, 11]") CALL("s", "sum.dim_IntList", "%x, [1], True, dtype=None") CALL("o", "add.Tensor", "%s, 100, alpha=1") CALL("y", "div.Tensor_mode", "%x, %o, rounding_mode=\"floor\"") "output((%y,))\n", 1},
+    /* two results of the last pass, the second of which keeps what both are computed from */
+    {IN("x", "f32[3, 40]") CALL("s", "exp.default", "%x") CALL("n", "_fused_rms_norm.default", "%s, [40], None, 1e-05") "%y = call_function[_operator.getitem](%n, 0)\n"
+     CALL("z", "mul.Tensor", "%y, 2.0") "output((%y, %z))\n", 1},
     /* a user between: what it needs comes before it */
     {IN("x", "f32[4, 8]") IN("w", "f32[8, 8]") CALL("m", "mean.dim", "%x, [1], True, dtype=None") CALL("d", "sub.Tensor", "%x, %m, alpha=1") CALL("p", "mm.default", "%d, %w")
      CALL("e", "mul.Tensor", "%d, %p") CALL("s", "sum.dim_IntList", "%e, [1], True, dtype=None") CALL("y", "add.Tensor", "%s, %m, alpha=1") "output((%y,))\n", 4},
@@ -302,6 +305,7 @@ static const char *const rare[] = {
     IN("x", "f32[2, 3, 7, 9]") CALL("m", "max_pool2d_with_indices.default", "%x, [3, 2], [], [1, 0], [1, 2], True") RESULT("v", "m", "0") RESULT("i", "m", "1")
     CALL("z", "zeros_like.default", "%i") "output((%v, %z))\n", /* indices that nobody reads in the end */
     IN("x", "f16[3, 6, 5]") CALL("m", "max_pool2d_with_indices.default", "%x, [2, 2], [2, 2], [1, 1], [1, 1], True") RESULT("i", "m", "1") "output((%i,))\n",
+    IN("x", "f32[2, 3, 7, 9]") CALL("m", "max_pool2d_with_indices.default", "%x, [3, 2]") RESULT("v", "m", "0") RESULT("i", "m", "1") CALL("z", "zeros_like.default", "%i") "output((%v, %z))\n", /* of the indices the sizes alone */
     IN("x", "f64[2, 3, 7, 9]") CALL("m", "adaptive_max_pool2d.default", "%x, [3, 4]") RESULT("v", "m", "0") RESULT("i", "m", "1") "output((%v, %i))\n",
     IN("x", "f64[2, 3, 7, 9]") CALL("a", "adaptive_avg_pool2d.default", "%x, [3, 3]") CALL("b", "avg_pool2d.default", "%x, [3, 3], [2, 2], [1, 1], True, False")
         CALL("c", "avg_pool2d.default", "%x, [3, 3], [2, 2], [1, 1], False, True, 5") CALL("d", "max_pool2d.default", "%x, [2, 2]") "output((%a, %b, %c, %d))\n",

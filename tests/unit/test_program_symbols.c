@@ -346,6 +346,9 @@ static const struct {
     {"y[(4*s)*v0 + 4*v1 + v2] = 0.0:f32\n        y[(4*s)*v0 + 4*v1 + v2 + 4] = 0.0:f32", true},
     {"y[(8*s)*v0 + 4*v1 + v2] = 0.0:f32\n        y[(8*s)*v0 + 4*v1 + v2 + (4*s)] = 0.0:f32", false},
     {"y[-(4*s)*v0 + 4*v1 + v2 + (4*b*s - 4*s)] = 0.0:f32", false},
+    /* two loops one after the other over the same elements */
+    {"for v4 in s {\n          y[v0 + (b)*v4] = 0.0:f32\n        }\n        for v5 in s {\n          y[v0 + (b)*v5] = y[v0 + (b)*v5]\n        }", false},
+    {"for v4 in s {\n          y[v0 + (b)*v4] = 0.0:f32\n        }\n        for v5 in s {\n          y[v0 + (b)*v5 + 1] = 0.0:f32\n        }", true},
 };
 
 START_TEST(races_with_expressions)
