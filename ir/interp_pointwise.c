@@ -509,7 +509,9 @@ static fx_status get_operand(fx_eval *c, int param, fx_kind kind, fx_dtype commo
         fx_opid id = c->node->op->id;
         bool kept = (id == FX_OP_mul_Tensor || id == FX_OP_div_Tensor) && param == 1 && fx_tensor_numel(t) == 1;
         bool half = (common == FX_F16 || common == FX_BF16) && t->dtype != common && !kept;
-        fx_tensor converted = half ? fx_eval_converted(c, t, common) : *t;
+        /* a wider integer (of rank 0) is of the other's dtype */
+        bool narrow = kind == FX_KIND_INT && fx_dtype_is_int(common) && fx_dtype_is_int(t->dtype) && fx_dtype_size(t->dtype) > fx_dtype_size(common);
+        fx_tensor converted = half || narrow ? fx_eval_converted(c, t, common) : *t;
         if (t->rank == 0) {
             o->step = 0;
             return fx_eval_array(c, &converted, kind, 0, NULL, &o->p);

@@ -54,10 +54,10 @@ static bool zero_is_free(const fx_op *op)
     return false;
 }
 
-/* Functions that go up and down: where samples tell results apart by much, those between may be anything. */
+/* Functions that go up and down, or have poles: where samples tell results apart by much, those between may be anything. */
 static bool is_periodic(const fx_op *op)
 {
-    static const char *const names[] = {"aten.fmod", "aten.remainder", "aten.sin.", "aten.cos.", "aten.tan.", "aten.frac"};
+    static const char *const names[] = {"aten.fmod", "aten.remainder", "aten.sin.", "aten.cos.", "aten.tan.", "aten.frac", "aten.lgamma"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strncmp(op->name, names[i], strlen(names[i])))
             return true;
