@@ -129,6 +129,24 @@ int64_t fx_sym_factors(const fx_sym *term, int *n, const fx_sym *const **args, c
     return term->args[0]->value;
 }
 
+int64_t fx_dim_content(fx_dim d, int64_t with)
+{
+    const fx_sym *one, *const *args, *alone = d.sym;
+    int n, terms = d.sym && d.sym->kind == FX_SYM_ADD ? d.sym->n : 1;
+    for (int i = 0; i < terms; i++) {
+        const fx_sym *term = d.sym && d.sym->kind == FX_SYM_ADD ? d.sym->args[i] : alone;
+        int64_t c = d.sym ? fx_sym_factors(term, &n, &args, &one) : d.value;
+        if (c == INT64_MIN)
+            return 1;
+        for (c = c < 0 ? -c : c; c;) {
+            int64_t r = with % c;
+            with = c;
+            c = r;
+        }
+    }
+    return with;
+}
+
 /* term / by for single terms. */
 static bool divide_term(fx_context *ctx, const fx_sym *term, const fx_sym *by, fx_dim *out)
 {

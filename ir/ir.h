@@ -199,6 +199,8 @@ fx_dim fx_dim_mod(fx_context *ctx, fx_dim a, fx_dim b);
 fx_dim fx_dim_max(fx_context *ctx, fx_dim a, fx_dim b);
 /* a / b when b divides a whatever the symbols are: 12*s / 4, s*t / t. */
 bool fx_dim_divide(fx_context *ctx, fx_dim a, fx_dim b, fx_dim *quotient);
+/* The greatest common divisor of `with` (0: none yet) and the numbers before the terms of d: it divides d whatever the symbols are. */
+int64_t fx_dim_content(fx_dim d, int64_t with);
 /* Inclusive bounds by interval arithmetic over the symbols' ranges; INT64_MIN / INT64_MAX where there are none. */
 void fx_dim_bounds(fx_symbols symbols, fx_dim d, int64_t *lo, int64_t *hi);
 /* Whether d >= v for all values of the symbols in their ranges. Proof: d - v as a polynomial in the symbols (and in //, %, Max, Min

@@ -158,6 +158,13 @@ static bool meet_dims(const fx_check *c, sym_term *t, int n, fx_dim d)
     }
     if (fx_check_le(c, fx_dim_plus(c->ctx, most, 1), d) || fx_check_le(c, fx_dim_plus(c->ctx, d, 1), least))
         return false;
+    for (int i = 0; i < n; i++) { /* all else is a multiple of g, and so is coef * x, which is less: 0 */
+        int64_t g = fx_dim_content(d, 0);
+        for (int k = 0; k < n; k++)
+            g = k == i ? g : fx_dim_content(t[k].coef, g);
+        if (t[i].not_zero && g > 1 && fx_check_le(c, hi[i], fx_dim_of(g - 1)) && fx_check_le(c, fx_dim_of(1 - g), lo[i]))
+            return false;
+    }
     for (bool found = true; found;) {
         found = false;
         for (int i = 0; i < n; i++) {

@@ -303,6 +303,14 @@ bool fx_prove_distinct(fx_prover *r, const fx_prove_form *a, const fx_prove_form
                 fx_prove_le(r, fx_dim_plus(r->ctx, fx_dim_scale(r->ctx, d[k].coef, -1), 1), rest_lo))
                 break;
         }
+        for (int i = 0; k == n && i < n; i++) { /* all else is a multiple of g, and so is this, which is less: 0 */
+            int64_t g = fx_dim_content(base, 0);
+            for (int j = 0; j < n; j++)
+                g = j == i ? g : fx_dim_content(d[j].coef, g);
+            if (d[i].apart && g > 1 && fx_prove_le(r, fx_dim_mul(r->ctx, d[i].coef, d[i].hi), fx_dim_of(g - 1)) &&
+                fx_prove_le(r, fx_dim_of(1 - g), fx_dim_mul(r->ctx, d[i].coef, d[i].lo)))
+                return true;
+        }
         if (k == n)
             return false;
         if (d[k].apart)

@@ -23,6 +23,9 @@ static const struct {
     {"several nests of a step store to one result", "[2, inf]",
      IN("x", "f32[1, s, s]") CALL("e", "sqrt.default", "%x") CALL("y", "_log_softmax.default", "%e, -2, False") CALL("z", "_softmax.default", "%e, -2, False")
      "output((%y, %z))\n", {2, 3, 64, 65}},
+    {"columns of tiles and of their rest lie apart by what divides all else", "[2, inf]",
+     IN("x", "f32[s]") IN("w", "f32[2]") CALL("e", "einsum.default", "\"i,j->ij\", [%x, %w], None") CALL("c", "celu.default", "%e, 1.0")
+     CALL("y", "_log_softmax.default", "%c, 0, False") "output((%y,))\n", {2, 31, 32, 70}},
     {"softmax of a slice that a symbol cuts short", "[2, inf]",
      IN("x", "bool[s, s]") CALL("c", "slice.Tensor", "%x, 0, 2, 4, 3") CALL("f", "logit.default", "%c, None") CALL("y", "_log_softmax.default", "%f, -2, False")
      "output((%y,))\n", {2, 3, 9, 70}},
