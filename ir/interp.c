@@ -17,6 +17,10 @@ typedef struct block {
     int values;       /* that lie in it */
     bool given;       /* the caller's: not to be written without asking */
     bool scratch;     /* freed after the node's evaluation */
+    bool copied;      /* others are copies of what lies here, below */
+    /* As a view it would lie in copy_of, whose strides do not allow it: the values are the same only until one of both is written. */
+    const void *copy_of;
+    const fx_node *view;
 } block;
 
 struct fx_heap {
@@ -25,11 +29,28 @@ struct fx_heap {
     size_t bytes, peak; /* of blocks that are not scratch */
 };
 
+/* Nobody sees b any more, but perhaps several of its copies and what it is a copy of: the first copy stands for b. */
+static void pass_copies_on(const block *b)
+{
+    block *first = NULL;
+    for (block *copy = b->heap->blocks; copy; copy = copy->next) {
+        if (copy->copy_of != b->storage)
+            continue;
+        copy->copy_of = first ? (const void *)first->storage : b->copy_of;
+        if (first)
+            first->copied = true;
+        else
+            first = copy;
+    }
+}
+
 /* Called by fx_storage_free, also where the context frees all it has. */
 static void release_block(fx_storage *st)
 {
     block *b = st->user;
     fx_heap *h = b->heap;
+    if (b->copied)
+        pass_copies_on(b);
     if (b->prev)
         b->prev->next = b->next;
     else
@@ -64,7 +85,8 @@ void fx_heap_reset(fx_heap *h, size_t count, const fx_tensor *tensors)
 {
     for (block *b = h->blocks; b; b = b->next) {
         b->values = 0;
-        b->given = false;
+        b->given = b->copied = false;
+        b->copy_of = NULL;
     }
     for (size_t i = 0; i < count; i++) {
         block *b = block_of(h, &tensors[i]);
@@ -448,6 +470,36 @@ const fx_type *fx_value_type(fx_context *ctx, const fx_type *said, const fx_tens
     return fx_type_tensor_static(ctx, value->dtype, value->rank, value->sizes);
 }
 
+/* What stands for the memory a tensor lies in; what the caller made without a storage is one. */
+static const void *memory_of(const fx_heap *h, const fx_tensor *t)
+{
+    return t->storage ? (const void *)t->storage : h;
+}
+
+void fx_eval_copied(fx_eval *c, int i, const fx_tensor *of)
+{
+    fx_heap *h = ((fx_eval_run *)c)->heap;
+    block *copy = block_of(h, &c->out[i]), *from = block_of(h, of);
+    copy->copy_of = memory_of(h, of);
+    copy->view = c->node;
+    if (from)
+        from->copied = true;
+}
+
+/* Eager refused the view; a write that only one of two tensors saw would be another program. */
+static fx_status check_no_copy(const fx_eval_run *run, const fx_tensor *self, const block *b)
+{
+    const fx_node *view = b && b->copy_of ? b->view : NULL;
+    const void *memory = memory_of(run->heap, self);
+    for (const block *copy = !view && (!b || b->copied) ? run->heap->blocks : NULL; copy && !view; copy = copy->next)
+        if (copy->copy_of == memory)
+            view = copy->view;
+    if (!view || !fx_tensor_numel(self))
+        return FX_OK;
+    return fx_eval_fail(&run->base, FX_ERR_UNSUPPORTED, "changes in place what '%s' (%s) is a view of: expected sizes that the strides of "
+                        "its operand allow", view->name, view->target);
+}
+
 /* Writes an in-place call's result into its first argument, whose memory all its views share. */
 static fx_status store_inplace(fx_eval_run *run)
 {
@@ -459,6 +511,7 @@ static fx_status store_inplace(fx_eval_run *run)
         return FX_OK;
     fx_tensor self = *given;
     const block *b = block_of(run->heap, &self);
+    FX_TRY(check_no_copy(run, &self, b));
     if (!b || b->given) {
         if (!run->writable)
             return fx_eval_fail(c, FX_ERR_UNSUPPORTED, "changes a parameter, buffer or constant in place");

@@ -60,6 +60,12 @@ static bool view_strides(const fx_tensor *x, int rank, const int64_t *sizes, int
     return v < 0;
 }
 
+/* Whether eager's op copies where no strides are a view; the others refuse. Here they copy, too, as strides in eager may be others. */
+static bool may_copy(fx_opid id)
+{
+    return id == FX_OP_reshape || id == FX_OP_reshape_as || id == FX_OP_ravel || id == FX_OP_flatten_using_ints;
+}
+
 static fx_status reshape(fx_eval *c, const fx_tensor *x)
 {
     const fx_type *type = fx_eval_type(c, 0);
@@ -79,6 +85,8 @@ static fx_status reshape(fx_eval *c, const fx_tensor *x)
         stride *= x->sizes[i] > 0 ? x->sizes[i] : 1;
     }
     fx_tensor_assign(&flat, x);
+    if (!may_copy(c->node->op->id) && fx_tensor_numel(x))
+        fx_eval_copied(c, 0, x);
     return FX_OK;
 }
 

@@ -139,6 +139,8 @@ void *fx_eval_scratch(fx_eval *c, int64_t count, size_t size);
 /* Makes out[i] a fresh dense tensor; the second of the i-th result's type. */
 void fx_eval_new(fx_eval *c, int i, fx_dtype dtype, int rank, const int64_t *sizes);
 fx_tensor *fx_eval_out(fx_eval *c, int i);
+/* out[i], which is fresh, is a copy where eager has a view of `of` or nothing: neither is to be written while somebody may see the other. */
+void fx_eval_copied(fx_eval *c, int i, const fx_tensor *of);
 /* A tensor's elements as a dense array of `kind`, broadcast to sizes (NULL: its own). Not to be written: may be the tensor's. */
 fx_status fx_eval_array(fx_eval *c, const fx_tensor *t, fx_kind kind, int rank, const int64_t *sizes, const void **data);
 /* The tensor as t.to(dtype) gives it. */

@@ -97,6 +97,77 @@ START_TEST(in_place_writes_go_through_views)
 }
 END_TEST
 
+/* Eager refuses a view that its operand's strides do not allow. Ours is a copy to read; writing where both would see it is refused. */
+START_TEST(writes_through_views_that_strides_do_not_allow)
+{
+    static const struct {
+        const char *lines, *view; /* NULL: goes well */
+    } cases[] = {
+        {"%y = call_function[aten.mul_.Tensor](%v, 10)\noutput((%h, %t, %y))\n", "v"},
+        {"%y = call_function[aten.mul_.Tensor](%h, 10)\noutput((%v, %y))\n", "v"},
+        {"%s = call_function[aten.select.int](%v, 0, 1)\n%y = call_function[aten.mul_.Tensor](%s, 10)\noutput((%h, %y))\n", "v"},
+        {"%s = call_function[aten.select.int](%t, 0, 1)\n%y = call_function[aten.mul_.Tensor](%s, 10)\noutput((%v, %y))\n", "v"},
+        {"%v2 = call_function[aten.view.default](%v, [2, 3])\n%t2 = call_function[aten.numpy_T.default](%v2)\n%v3 = call_function[aten.view.default]"
+         "(%t2, [6])\n%y = call_function[aten.mul_.Tensor](%v3, 10)\noutput((%h, %y))\n", "v3"},
+        {"%y = call_function[aten.mul_.Tensor](%v, 10)\noutput((%y,))\n", "v"}, /* nobody sees h, but as the caller's */
+        {"%y = call_function[aten.mul_.Tensor](%h, 10)\noutput((%y, %t))\n", NULL}, /* nobody sees v */
+        {"%z = call_function[aten.mul.Tensor](%v, 10)\noutput((%h, %z))\n", NULL},
+    };
+    static const char *const views[] = {"aten.view.default](%t, [6])", "aten._unsafe_view.default](%t, [6])", "aten.view_as.default](%t, %like)",
+                                        "aten.reshape.default](%t, [6])", "aten.flatten.using_ints](%t)"};
+    static const char *const bases[] = {"aten.add.Tensor](%x, 0)", "aten.alias.default](%x)"}; /* a value, the caller's input */
+    const float v[] = {1, 2, 3, 4, 5, 6};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+            for (size_t b = 0; b < 2; b++) {
+                bool copies = i >= 3, unseen = k == 5 && b == 0;
+                fx_graph *g = graph_of(fx_arena_printf(fx_context_arena(ctx), "\n%%x : f32[2, 3] = placeholder[x]\n"
+                                       "%%like : f32[6] = placeholder[like]\n%%h = call_function[%s\n%%t = call_function[aten.t.default](%%h)\n%%v = call_function[%s\n%s",
+                                       bases[b], views[i], cases[k].lines));
+                fx_tensor in[2] = {floats(2, (int64_t[]){2, 3}, v), row(6, v)}, *out;
+                size_t n;
+                bool refused = cases[k].view && !copies && !unseen;
+                fx_status status = fx_graph_interpret(g, 2, in, &n, &out);
+                ck_assert_msg(status == (refused ? FX_ERR_UNSUPPORTED : FX_OK), "case %zu, %s of %s: %s", k, views[i], bases[b], unit_diag(ctx));
+                if (!refused)
+                    continue;
+                const char *what = fx_arena_printf(fx_context_arena(ctx), "changes in place what '%s' (aten.", cases[k].view);
+                ck_assert_msg(strstr(unit_diag(ctx), what) != NULL, "expected \"%s\", got \"%s\"", what, unit_diag(ctx));
+                fx_diag_clear(ctx);
+            }
+}
+END_TEST
+
+/* Both are views of a value that nobody sees any more, one of them through a third. */
+START_TEST(writes_to_one_of_two_views_that_strides_do_not_allow)
+{
+    for (int written = 1; written <= 2; written++) {
+        fx_graph *g = graph_of(fx_arena_printf(fx_context_arena(ctx), "\n%%x : f32[2, 3] = placeholder[x]\n%%h = call_function[aten.neg.default](%%x)\n"
+                               "%%t = call_function[aten.t.default](%%h)\n%%v = call_function[aten.view.default](%%t, [2, 3])\n"
+                               "%%v1 = call_function[aten.view.default](%%t, [6])\n%%vt = call_function[aten.t.default](%%v)\n"
+                               "%%v2 = call_function[aten.view.default](%%vt, [6])\n%%y = call_function[aten.mul_.Tensor](%%v%d, 10)\n"
+                               "output((%%v%d, %%y))\n", written, 3 - written));
+        fx_tensor x = floats(2, (int64_t[]){2, 3}, (float[]){1, 2, 3, 4, 5, 6}), *out;
+        size_t n;
+        ck_assert_int_eq(fx_graph_interpret(g, 1, &x, &n, &out), FX_ERR_UNSUPPORTED);
+        ck_assert_msg(strstr(unit_diag(ctx), "changes in place what 'v") != NULL, "%s", unit_diag(ctx));
+        fx_diag_clear(ctx);
+    }
+}
+END_TEST
+
+/* What was written before such a view is taken is in it. */
+START_TEST(writes_before_views_that_strides_do_not_allow)
+{
+    fx_graph *g = graph_of("\n%x : f32[2, 3] = placeholder[x]\n%mul_ = call_function[aten.mul_.Tensor](%x, 10)\n"
+                           "%t = call_function[aten.t.default](%x)\n%v = call_function[aten.view.default](%t, [6])\noutput((%v,))\n");
+    fx_tensor x = floats(2, (int64_t[]){2, 3}, (float[]){1, 2, 3, 4, 5, 6}), *out;
+    size_t n;
+    ck_assert_msg(fx_graph_interpret(g, 1, &x, &n, &out) == FX_OK, "%s", unit_diag(ctx));
+    same(&out[0], 6, (float[]){10, 40, 20, 50, 30, 60});
+}
+END_TEST
+
 START_TEST(parameters_are_written_as_in_eager)
 {
     fx_graph *g = graph_of("parameter w : f32[2] = [1.0, 2.0]\n\n"
@@ -307,6 +378,9 @@ static void add_tests(TCase *t)
     tcase_add_test(t, runs_a_graph);
     tcase_add_test(t, several_results);
     tcase_add_test(t, in_place_writes_go_through_views);
+    tcase_add_test(t, writes_through_views_that_strides_do_not_allow);
+    tcase_add_test(t, writes_to_one_of_two_views_that_strides_do_not_allow);
+    tcase_add_test(t, writes_before_views_that_strides_do_not_allow);
     tcase_add_test(t, parameters_are_written_as_in_eager);
     tcase_add_test(t, sizes_may_be_symbolic);
     tcase_add_test(t, inputs_are_checked);
