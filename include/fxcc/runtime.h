@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define FXRT_ABI_VERSION 1
+#define FXRT_ABI_VERSION 2
 
 /* The version libfxrt was built with. */
 int fxrt_abi_version(void);

@@ -181,7 +181,7 @@ typedef struct job {
 static fx_status run_one(void *arg)
 {
     job *j = arg;
-    fx_lower l = {.ctx = j->ctx, .program = j->program, .opt = &j->opt, .scratch = fx_arena_create(j->ctx)};
+    fx_lower l = {.ctx = j->ctx, .program = j->program, .opt = &j->opt, .scratch = fx_arena_create(j->ctx), .piece = fx_arena_create(j->ctx)};
     if (j->operations)
         fx_isl_budget(fx_lower_isl(&l), j->operations);
     return !strcmp(j->s->passes, "prove") ? fx_pass_prove(&l) : fx_pass_schedule(&l);
