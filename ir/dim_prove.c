@@ -362,3 +362,49 @@ bool fx_dim_le(fx_context *ctx, fx_symbols symbols, fx_dim a, fx_dim b)
 {
     return fx_dim_at_least(ctx, symbols, fx_dim_sub(ctx, b, a), 0);
 }
+
+/* The terms of a sum, or the one of anything else. */
+static const fx_sym *const *terms_of(const fx_sym *const *d, int *n)
+{
+    *n = (*d)->kind == FX_SYM_ADD ? (*d)->n : 1;
+    return (*d)->kind == FX_SYM_ADD ? (*d)->args : d;
+}
+
+static bool has_minus(const fx_sym *term)
+{
+    const fx_sym *first = term->kind == FX_SYM_MUL ? term->args[0] : term;
+    return first->kind == FX_SYM_INT && first->value < 0;
+}
+
+/* Tries each limit once, and times what lets a term of it take a term with a minus out of d; `more` others after that. */
+static bool given(fx_context *ctx, fx_symbols symbols, fx_dim d, size_t n, const fx_dim *limits, int more, int *budget)
+{
+    for (size_t l = 0; l < n && d.sym; l++) {
+        const fx_sym *limit = fx_dim_as_sym(ctx, limits[l]);
+        int n_terms, n_parts;
+        const fx_sym *const *terms = terms_of(&d.sym, &n_terms), *const *parts = terms_of(&limit, &n_parts);
+        if (fx_dim_at_least(ctx, symbols, fx_dim_sub(ctx, d, limits[l]), 0))
+            return true;
+        for (int k = 0; k < n_terms * n_parts; k++) {
+            const fx_sym *term = terms[k / n_parts], *part = parts[k % n_parts];
+            fx_dim c;
+            int64_t lo, hi;
+            if (!has_minus(term) || !has_minus(part) || !fx_dim_divide(ctx, fx_dim_sym(term), fx_dim_sym(part), &c))
+                continue;
+            fx_dim_bounds(symbols, c, &lo, &hi);
+            if (lo < 0 || --*budget < 0)
+                continue;
+            fx_dim left = fx_dim_sub(ctx, d, fx_dim_mul(ctx, c, limits[l]));
+            if (fx_dim_at_least(ctx, symbols, left, 0) || (more > 0 && given(ctx, symbols, left, n, limits, more - 1, budget)))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool fx_dim_not_negative_given(fx_context *ctx, fx_symbols symbols, fx_dim d, size_t n, const fx_dim *limits)
+{
+    enum { MOST = 4, MOST_TRIES = 64 };
+    int budget = MOST_TRIES;
+    return fx_dim_at_least(ctx, symbols, d, 0) || given(ctx, symbols, d, n, limits, MOST - 1, &budget);
+}

@@ -208,6 +208,8 @@ void fx_dim_bounds(fx_symbols symbols, fx_dim d, int64_t *lo, int64_t *hi);
  * one symbol or small ranges are in. False: not proved. */
 bool fx_dim_at_least(fx_context *ctx, fx_symbols symbols, fx_dim d, int64_t v);
 bool fx_dim_le(fx_context *ctx, fx_symbols symbols, fx_dim a, fx_dim b); /* proves a <= b */
+/* The same of d >= 0 where n limits hold, each >= 0: what is left of d after taking away limits times what is not negative, is not. */
+bool fx_dim_not_negative_given(fx_context *ctx, fx_symbols symbols, fx_dim d, size_t n, const fx_dim *limits);
 /* The ranges of the symbols without what lies at their ends where d cannot be 1 or more: within a loop over d, which runs. */
 fx_symbols fx_dim_where_positive(fx_arena *arena, fx_symbols symbols, fx_dim d);
 /* The number for values of the symbols, by position. false: a symbol that is not there, an OPAQUE, a division by zero, overflow. */

@@ -32,31 +32,16 @@ const char *fx_check_text(const fx_check *c, fx_dim d)
     return t.data;
 }
 
-/* What a limit says, times a coefficient of d, can be what d lacks to be proved not negative. */
-static bool by_limit(const fx_check *c, fx_dim d, fx_dim limit)
-{
-    const fx_sym *one = d.sym, *const *terms = d.sym && d.sym->kind == FX_SYM_ADD ? d.sym->args : &one;
-    for (int i = 0; d.sym && i < (d.sym->kind == FX_SYM_ADD ? d.sym->n : 1); i++) {
-        int64_t factor = terms[i]->kind == FX_SYM_MUL && terms[i]->args[0]->kind == FX_SYM_INT ? terms[i]->args[0]->value : 1;
-        factor = factor < 0 && factor != INT64_MIN ? -factor : factor;
-        if (factor > 0 && fx_dim_at_least(c->ctx, c->symbols, fx_dim_sub(c->ctx, d, fx_dim_scale(c->ctx, limit, factor)), 0))
-            return true;
-    }
-    return false;
-}
-
 bool fx_check_le(const fx_check *c, fx_dim a, fx_dim b)
 {
     enum { MOST_LIMITS = 16 };
     if (!a.sym && !b.sym)
         return a.value <= b.value;
-    if (fx_dim_equal(a, b) || fx_dim_le(c->ctx, c->symbols, a, b))
-        return true;
-    for (size_t i = 0; i < c->p->n_limits && i < MOST_LIMITS; i++) {
-        if (by_limit(c, fx_dim_sub(c->ctx, b, a), c->p->limits[i].value))
-            return true;
-    }
-    return false;
+    fx_dim limits[MOST_LIMITS];
+    size_t n = 0;
+    for (; n < c->p->n_limits && n < MOST_LIMITS; n++)
+        limits[n] = c->p->limits[n].value;
+    return fx_dim_equal(a, b) || fx_dim_not_negative_given(c->ctx, c->symbols, fx_dim_sub(c->ctx, b, a), n, limits);
 }
 
 bool fx_check_buf(const fx_check *c, int buf)

@@ -45,8 +45,6 @@ static bool check_fields(call *q, const char **text)
         fx_dim v = q->c->sym[i] ? fx_dim_sym(q->c->sym[i]) : fx_dim_of((int64_t)q->c->field[i]);
         fx_dim room = fx_dim_sub(r->ctx, fx_dim_of(INT32_MAX), v);
         bool fits = fx_prove_le(r, fx_dim_of(0), room);
-        for (size_t l = 0; !fits && l < r->p->n_limits; l++) /* the run's entry checks the limit */
-            fits = fx_prove_le(r, r->p->limits[l].value, room);
         int64_t least = is_listed(divisors, name) ? 1 : 0;
         if (!fits || (least && !fx_prove_le(r, fx_dim_of(least), v)) || (!least && fx_dim_known(v) && v.value < INT32_MIN)) {
             fx_text t;

@@ -7,9 +7,14 @@
 
 bool fx_prove_le(const fx_prover *r, fx_dim a, fx_dim b)
 {
+    enum { MOST_LIMITS = 16 };
     if (!a.sym && !b.sym)
         return a.value <= b.value;
-    return fx_dim_equal(a, b) || fx_dim_le(r->ctx, r->symbols, a, b);
+    fx_dim limits[MOST_LIMITS]; /* the run's entry checks them */
+    size_t n = 0;
+    for (; n < r->p->n_limits && n < MOST_LIMITS; n++)
+        limits[n] = r->p->limits[n].value;
+    return fx_dim_equal(a, b) || fx_dim_not_negative_given(r->ctx, r->symbols, fx_dim_sub(r->ctx, b, a), n, limits);
 }
 
 fx_symbols fx_prove_where(const fx_prover *r, const fx_prove_scope *s, fx_symbols symbols)

@@ -184,6 +184,44 @@ START_TEST(nothing_false_is_proved)
 }
 END_TEST
 
+/* What only limits tell: by factors that are numbers and symbols, by two limits; never without, and, tried everywhere, nothing false. */
+START_TEST(limits_are_known)
+{
+    fx_dim b = sym("b"), s = sym("s"), h = sym("h"), less = fx_dim_sub(ctx, b, s), wide = fx_dim_sub(ctx, h, s);
+    const struct { fx_dim d; int n; fx_dim limit[2]; } told[] = {
+        {less, 1, {less}},
+        {add(mul(less, n(4)), n(3)), 1, {less}},
+        {mul(less, mul(h, h)), 1, {less}},
+        {add(mul(less, mul(h, b)), wide), 2, {less, wide}},
+        {fx_dim_sub(ctx, s, n(4)), 1, {fx_dim_sub(ctx, s, n(5))}},
+        {fx_dim_sub(ctx, mul(s, h), mul(h, n(4))), 1, {fx_dim_sub(ctx, s, n(4))}},
+        {fx_dim_sub(ctx, n(INT32_MAX), h), 1, {fx_dim_sub(ctx, n(INT32_MAX), mul(h, n(512)))}},
+        {fx_dim_sub(ctx, n(8), mul(s, n(2))), 1, {fx_dim_sub(ctx, n(4), s)}},
+    };
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        ck_assert_msg(fx_dim_not_negative_given(ctx, symbols, told[i].d, (size_t)told[i].n, told[i].limit), "%zu", i);
+        ck_assert(!fx_dim_not_negative_given(ctx, symbols, told[i].d, 0, NULL));
+        ck_assert(!fx_dim_not_negative_given(ctx, symbols, fx_dim_sub(ctx, told[i].d, mul(h, n(1 << 20))), (size_t)told[i].n, told[i].limit));
+    }
+    ck_assert(!fx_dim_not_negative_given(ctx, symbols, mul(less, add(s, n(-1))), 1, &less)); /* times what may be -1 */
+    uint64_t state = 7;
+    int helped = 0;
+    for (int i = 0; i < 3000; i++) {
+        fx_dim x = draw(&state, 2), limits[2] = {draw(&state, 2), draw(&state, 1)};
+        if (!fx_dim_not_negative_given(ctx, symbols, x, 2, limits))
+            continue;
+        helped += !fx_dim_at_least(ctx, symbols, x, 0);
+        for (int64_t vb = 1; vb <= 6; vb++)
+            for (int64_t vs = 0; vs <= 7; vs++) {
+                int64_t v, first, second, values[3] = {vb, vs, 3};
+                ck_assert(fx_dim_eval(symbols, values, x, &v) && fx_dim_eval(symbols, values, limits[0], &first) && fx_dim_eval(symbols, values, limits[1], &second));
+                ck_assert_msg(v >= 0 || first < 0 || second < 0, "proved not negative, but it is %lld somewhere", (long long)v);
+            }
+    }
+    ck_assert_int_gt(helped, 20);
+}
+END_TEST
+
 /* What is linear, and by trying all that solving gives the values back and only those. */
 START_TEST(sizes_tell_symbols)
 {
@@ -222,6 +260,7 @@ END_TEST
 static void add_tests(TCase *t)
 {
     tcase_add_test(t, sizes_tell_symbols);
+    tcase_add_test(t, limits_are_known);
     tcase_add_test(t, sizes_of_indices_are_proved);
     tcase_add_test(t, cases_are_taken_apart);
     tcase_add_test(t, ranges_where_loops_run);

@@ -46,6 +46,12 @@ static const struct {
      CALL("p", "select_scatter.default", "%cat, %d, 0, 18") CALL("y", "log1p.default", "%p") "output((%y,))\n", {2, 3, 4, 20}},
     {"a product whose rows may be empty by the range", "[0, inf]",
      IN("x", "f32[2, s, 3]") CALL("t", "transpose.int", "%x, 1, 2") CALL("y", "matmul.default", "%x, %t") "output((%y,))\n", {1, 2, 9}},
+    {"an index no larger than what it chooses from, which the run's entry checks", "[1, inf]",
+     IN("x", "f32[9, 40, 44]") IN("k", "i64[s, 2*s, 3*s]") CALL("a", "gather.default", "%x, 0, %k, False") CALL("b", "gather.default", "%x, 1, %k, False")
+     CALL("c", "gather.default", "%x, 2, %k, False") "output((%a, %b, %c))\n", {1, 4, 9}},
+    {"a scatter of fewer rows and columns than it changes", "[1, inf]",
+     IN("x", "f32[40, 44]") IN("k", "i64[2*s, 3*s]") IN("v", "f32[3*s, 4*s]") CALL("a", "scatter_add.default", "%x, 0, %k, %v") CALL("b", "scatter.src", "%x, 1, %k, %v")
+     "output((%a, %b))\n", {1, 4, 14}},
     {"group norm of no pixels", "[2, inf]",
      IN("x", "f32[1, 4, 1, s]") IN("w", "f32[4]") CALL("c", "constant_pad_nd.default", "%x, [-1, -1, 2, -1], 0")
      CALL("y", "group_norm.default", "%c, 2, %w, None, 0.001, False") "output((%y,))\n", {2, 3, 9}},
