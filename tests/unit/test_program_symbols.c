@@ -378,6 +378,23 @@ START_TEST(limits_help_proofs)
 }
 END_TEST
 
+/* Nothing need be written where no size leaves an element, and no load runs there. */
+START_TEST(what_is_empty_at_every_size_need_not_be_written)
+{
+    const char *text = "program \"p\"\nsymbol s in [0, 2]\nbuffer z : arena f32[Max(s, 2) - 2, 3]\nbuffer y : output 0 f32[Max(s, 2) - 2, 3]\n"
+                       "buffer w : output 1 f32[1]\noutput y \"y\" = y f32[Max(s, 2) - 2, 3]\noutput w \"w\" = w f32[1]\nstep a {\n"
+                       "  w[0] = 0.0:f32\n  for v0 in Max(s, 2) - 2 {\n    w[0] = add.f32(y[3*v0], z[3*v0])\n  }\n}\n";
+    fx_text messages;
+    fx_program *p;
+    ck_assert_msg(verify_text(text, false, &messages, &p) == FX_OK, "%s", messages.data);
+    ck_assert_int_eq(verify_text(replaced(text, "[0, 2]", "[0, 3]"), false, &messages, &p), FX_INTERNAL);
+    static const char *const says[] = {"'y' is read before anything is written to it", "'z' is read before anything is written to it",
+                                       "output 'y': expected all 3*Max(s, 2) - 6 elements to be written"};
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+        ck_assert_msg(strstr(messages.data, says[i]) != NULL, "expected '%s', got:\n%s", says[i], messages.data);
+}
+END_TEST
+
 /* Any byte changed or cut: a program or a message. */
 START_TEST(no_bytes_harm_the_parser)
 {
@@ -422,6 +439,7 @@ static void add_tests(TCase *t)
     tcase_add_loop_test(t, threads_and_barriers, 0, COUNT(gpu_damages) + 1);
     tcase_add_loop_test(t, races_with_expressions, 0, COUNT(races));
     tcase_add_test(t, limits_help_proofs);
+    tcase_add_test(t, what_is_empty_at_every_size_need_not_be_written);
     tcase_add_test(t, no_bytes_harm_the_parser);
 }
 
