@@ -308,6 +308,25 @@ static bool overflows(oracle *o, const fx_node *n)
     return up > 100 || down > 100;
 }
 
+/* How many elements make one sum of a call of x, as a mean. Norms sum what their result has an element for each of. */
+static double terms_of(const fx_node *n, const fx_tensor *x, const fx_tensor *out)
+{
+    bool groups = n->op->id == FX_OP_group_norm || n->op->id == FX_OP_native_group_norm;
+    double all = (double)fx_tensor_numel(x);
+    if ((groups || n->op->id == FX_OP_instance_norm) && x->rank >= 2 && all > 0) {
+        int64_t parts = n->op->id == FX_OP_group_norm ? fx_node_int(n, 1) : groups ? fx_node_int(n, 6) : x->sizes[1];
+        return all / (double)x->sizes[0] / (double)parts;
+    }
+    if (n->op->id == FX_OP_layer_norm || n->op->id == FX_OP_native_layer_norm || n->op->id == FX_OP_rms_norm) {
+        const fx_arg *shape = fx_node_arg(n, 1);
+        double row = 1;
+        for (int i = x->rank - shape->n; i < x->rank; i++)
+            row *= (double)x->sizes[i];
+        return row;
+    }
+    return all / (double)(fx_tensor_numel(out) + 1);
+}
+
 /* Errors of a call's results. */
 static void find_errors(oracle *o, const fx_node *n, value *v)
 {
@@ -381,7 +400,7 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
         }
     if (sum) {
         double eps = eps_of(v->t[0].dtype == FX_F64 ? FX_F64 : FX_F32);
-        double terms = n->n_operands ? (double)fx_tensor_numel(&value_of(o, n->operands[0].def)->t[0]) / (double)(fx_tensor_numel(&v->t[0]) + 1) : 1;
+        double terms = n->n_operands ? terms_of(n, &value_of(o, n->operands[0].def)->t[0], &v->t[0]) : 1;
         if (!sensitivity(o, n, v, (64 + terms / 4) * eps, OWN_SAMPLES, v->error)) {
             know_nothing(o, v);
             return;
