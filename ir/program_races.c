@@ -330,6 +330,15 @@ static bool race_of(const race *r, const access *a, const access *b)
     return (a == b && fx_dim_is(fx_affine_coef(a->index, r->loop->var), 0)) || can_meet(r, a->index, b->index);
 }
 
+/* Whether at most one iteration runs at every size, also where sizes are expressions: of the loop, or as a loop around it has none. */
+static bool runs_once(const fx_check *c, const fx_stmt *s)
+{
+    for (int i = 0; i < c->n_vars; i++)
+        if (c->vars[i].extent.sym && fx_check_le(c, c->vars[i].extent, fx_dim_of(0)))
+            return true;
+    return fx_check_le(c, s->extent, fx_dim_of(1));
+}
+
 void fx_check_parallel(fx_check *c, const fx_stmt *s)
 {
     race r = {.c = c, .loop = s, .at = (size_t)c->n_vars - 1, .threads = s->loop == FX_LOOP_THREAD};
@@ -347,6 +356,8 @@ void fx_check_parallel(fx_check *c, const fx_stmt *s)
         for (size_t k = i; k < r.n_accesses && r.v[k].buf == r.v[i].buf && r.v[i].stored && !r.told; k++) {
             if (!race_of(&r, &r.v[i], &r.v[k]))
                 continue;
+            if (runs_once(c, s))
+                return;
             r.told = true;
             if (r.v[k].stored)
                 fx_check_bad(c, "iterations of the %s loop v%d store to the same elements of '%s'", kind, s->var,

@@ -181,6 +181,15 @@ static void collect(race *c, const fx_stmt *s)
     }
 }
 
+/* Whether a statement in the scope never runs: one of its loops has no iteration at any size. */
+static bool never_runs(const fx_prover *r, const fx_prove_scope *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->v[i].extent.sym && fx_prove_le(r, s->v[i].extent, fx_dim_of(0)))
+            return true;
+    return false;
+}
+
 /* Whether the two accesses touch different elements in different iterations of the loop. */
 static bool apart(race *c, const touch *a, const touch *b)
 {
@@ -193,7 +202,7 @@ static bool apart(race *c, const touch *a, const touch *b)
     r->symbols = fx_prove_where(r, b->scope, fx_prove_where(r, a->scope, all));
     bool distinct = fx_prove_distinct(r, &fa, &fb, c->n_shared, shared, c->loop->var);
     r->symbols = all;
-    if (distinct) {
+    if (distinct || never_runs(r, a->scope) || never_runs(r, b->scope)) {
         r->by |= FX_BY_STRIDES;
         return true;
     }

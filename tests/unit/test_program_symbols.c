@@ -365,6 +365,27 @@ START_TEST(races_with_expressions)
 }
 END_TEST
 
+/* One iteration at most meets no other; so does a loop inside one that has none. */
+START_TEST(loops_that_run_once_do_not_race)
+{
+    static const struct {
+        const char *outer, *extent;
+        bool race;
+    } cases[] = {{"2", "Max(s, 3) - 3", false}, {"2", "Max(s, 3) - 2", false}, {"2", "Max(s, 3) - 1", true}, {"2", "Max(s, 2) - 1", true},
+                 {"Max(s, 3) - 3", "s", false}, {"Max(s, 2) - 2", "s", true}, {"Max(s, 3) - 2", "s", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text = fx_arena_printf(fx_context_arena(ctx),
+            "program \"p\"\nsymbol s in [0, 3]\nbuffer y : arena f32[8]\nstep a {\n  for v3 in 8 {\n    y[v3] = 0.0:f32\n  }\n}\n"
+            "step r {\n  for v0 in %s {\n    for v1 in %s vector {\n      y[v0] = 1.0:f32\n    }\n  }\n}\n", cases[i].outer, cases[i].extent);
+        fx_text messages;
+        fx_program *p;
+        fx_status st = verify_text(text, false, &messages, &p);
+        ck_assert_msg(st == (cases[i].race ? FX_INTERNAL : FX_OK), "%s, %s: %s", cases[i].outer, cases[i].extent, messages.data);
+        ck_assert_msg(!cases[i].race || strstr(messages.data, "vector loop v1 store to the same elements of 'y'"), "%s", messages.data);
+    }
+}
+END_TEST
+
 /* What only a limit tells is proved with it, and not without. */
 START_TEST(limits_help_proofs)
 {
@@ -437,6 +458,7 @@ static void add_tests(TCase *t)
     tcase_add_loop_test(t, scalars_round_and_wrap, 0, COUNT(scalars));
     tcase_add_test(t, large_integers_are_exact);
     tcase_add_loop_test(t, threads_and_barriers, 0, COUNT(gpu_damages) + 1);
+    tcase_add_test(t, loops_that_run_once_do_not_race);
     tcase_add_loop_test(t, races_with_expressions, 0, COUNT(races));
     tcase_add_test(t, limits_help_proofs);
     tcase_add_test(t, what_is_empty_at_every_size_need_not_be_written);

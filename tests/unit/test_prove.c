@@ -120,6 +120,25 @@ START_TEST(proved_by)
 }
 END_TEST
 
+/* Iterations of a loop meet nowhere where a loop around their stores, or inside, has none at any size. */
+START_TEST(what_never_runs_does_not_meet)
+{
+    static const struct {
+        const char *around, *inside;
+        bool meet;
+    } cases[] = {{"Max(n, 3) - 3", "2", false}, {"2", "Max(n, 3) - 3", false}, {"Max(n, 2) - 2", "2", true}, {"2", "Max(n, 2) - 2", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lines l;
+        fx_program *p = parsed(fx_arena_printf(fx_context_arena(ctx), "program \"t\"\nsymbol n in [0, 3]\nbuffer y : output 0 f32[8]\noutput y \"y\" = y f32[8]\n"
+                               "step s {\n  for v0 in %s {\n    for v1 in n vector {\n      for v2 in %s {\n        y[v2] = 0.0:f32\n      }\n    }\n  }\n}\n",
+                               cases[i].around, cases[i].inside));
+        ck_assert_int_eq(prove(p, false, &l), cases[i].meet ? FX_INTERNAL : FX_OK);
+        ck_assert_msg(!cases[i].meet || strstr(unit_message(ctx), "iterations of v1 may meet") != NULL, "%s", unit_message(ctx));
+        fx_diag_clear(ctx);
+    }
+}
+END_TEST
+
 START_TEST(refused)
 {
     check_case("step s {\n for v0 in 8 {\n for v1 in 8 {\n y[8*v0 + v1] = x[8*v0 + v1 + 1]\n }\n }\n}\n",
@@ -463,6 +482,7 @@ END_TEST
 static void add(TCase *t)
 {
     tcase_add_test(t, proved_by);
+    tcase_add_test(t, what_never_runs_does_not_meet);
     tcase_add_test(t, refused);
     tcase_add_test(t, error_or_warning);
     tcase_add_test(t, with_symbols);
