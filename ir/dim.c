@@ -171,6 +171,46 @@ static bool divide_term(fx_context *ctx, const fx_sym *term, const fx_sym *by, f
     return true;
 }
 
+/* Whether one product of symbols comes after another in an order that multiplying by a third keeps: more factors first, then the last of those
+ * that differ (a graded reverse lexicographic one: factors of a product are sorted). */
+static bool is_after(const fx_sym *a, const fx_sym *b)
+{
+    const fx_sym *one_a, *one_b, *const *fa, *const *fb;
+    int na, nb;
+    fx_sym_factors(a, &na, &fa, &one_a);
+    fx_sym_factors(b, &nb, &fb, &one_b);
+    for (int i = 0; na == nb && i < na; i++)
+        if (fa[i] != fb[i])
+            return fx_sym_compare(fa[i], fb[i]) > 0;
+    return na > nb;
+}
+
+static const fx_sym *leading(const fx_sym *s)
+{
+    const fx_sym *last = s->kind == FX_SYM_ADD ? s->args[0] : s;
+    for (int i = 1; s->kind == FX_SYM_ADD && i < s->n; i++)
+        if (is_after(s->args[i], last))
+            last = s->args[i];
+    return last;
+}
+
+/* Long division of polynomials: the leading term of what is left by b's, until nothing is. */
+static bool divide_by_sum(fx_context *ctx, fx_dim a, fx_dim b, fx_dim *quotient)
+{
+    enum { STEPS = 32 };
+    fx_dim rest = a, part, q = fx_dim_of(0);
+    for (int step = 0; step < STEPS && !fx_dim_is(rest, 0); step++) {
+        if (!divide_term(ctx, leading(fx_dim_as_sym(ctx, rest)), leading(b.sym), &part))
+            return false;
+        q = fx_dim_add(ctx, q, part);
+        rest = fx_dim_sub(ctx, rest, fx_dim_mul(ctx, part, b));
+    }
+    if (!fx_dim_is(rest, 0))
+        return false;
+    *quotient = q;
+    return true;
+}
+
 bool fx_dim_divide(fx_context *ctx, fx_dim a, fx_dim b, fx_dim *quotient)
 {
     if (fx_dim_is(b, 0))
@@ -193,16 +233,8 @@ bool fx_dim_divide(fx_context *ctx, fx_dim a, fx_dim b, fx_dim *quotient)
     bool sum = sa->kind == FX_SYM_ADD;
     int n = sum ? sa->n : 1;
     const fx_sym *const *terms = sum ? sa->args : &sa;
-    if (sb->kind == FX_SYM_ADD) { /* a single term times b */
-        for (int i = 0; i < n; i++) {
-            fx_dim q;
-            if (divide_term(ctx, terms[i], sb->args[0], &q) && fx_dim_equal(fx_dim_mul(ctx, q, b), a)) {
-                *quotient = q;
-                return true;
-            }
-        }
-        return false;
-    }
+    if (sb->kind == FX_SYM_ADD)
+        return divide_by_sum(ctx, a, b, quotient);
     fx_dim q = fx_dim_of(0);
     for (int i = 0; i < n; i++) {
         fx_dim part;

@@ -45,7 +45,7 @@ const fx_sym *fx_sym_opaque(fx_context *ctx, const char *text)
 }
 
 /* An order that does not depend on addresses: symbols by name, then by kind and operands. */
-static int compare(const fx_sym *a, const fx_sym *b)
+int fx_sym_compare(const fx_sym *a, const fx_sym *b)
 {
     if (a == b)
         return 0;
@@ -56,7 +56,7 @@ static int compare(const fx_sym *a, const fx_sym *b)
     if (a->name != b->name)
         return strcmp(a->name, b->name);
     for (int i = 0; i < a->n && i < b->n; i++) {
-        int c = compare(a->args[i], b->args[i]);
+        int c = fx_sym_compare(a->args[i], b->args[i]);
         if (c)
             return c;
     }
@@ -69,7 +69,7 @@ static void sort(const fx_sym **v, int n)
     for (int i = 1; i < n; i++) {
         const fx_sym *s = v[i];
         int k = i;
-        for (; k > 0 && compare(v[k - 1], s) > 0; k--)
+        for (; k > 0 && fx_sym_compare(v[k - 1], s) > 0; k--)
             v[k] = v[k - 1];
         v[k] = s;
     }

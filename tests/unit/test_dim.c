@@ -131,13 +131,24 @@ START_TEST(quotients_are_exact_or_kept)
     ck_assert(fx_dim_divide(ctx, n(6), n(-1), &q) && fx_dim_is(q, -6));
     ck_assert(fx_dim_divide(ctx, n(INT64_MIN), n(-1), &q) && !fx_dim_known(q)); /* there is no such number */
     ck_assert(fx_dim_is(fx_dim_mod(ctx, mul(n(6), s), n(3)), 0));
+    /* a sum by a sum: the elements of a group by its channels */
+    fx_dim channels = add(mul(n(3), s), n(2)), rest = add(h, n(-1));
+    ck_assert(fx_dim_equal(fx_dim_floordiv(ctx, mul(channels, rest), channels), rest));
+    ck_assert(fx_dim_equal(fx_dim_floordiv(ctx, mul(channels, rest), rest), channels));
+    ck_assert(!fx_dim_divide(ctx, add(mul(channels, rest), n(1)), channels, &q));
+    ck_assert(!fx_dim_divide(ctx, channels, mul(channels, rest), &q));
 }
 END_TEST
 
-static fx_dim draw(uint64_t *state, int depth)
+static uint32_t pick(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
-    uint32_t r = (uint32_t)(*state >> 33);
+    return (uint32_t)(*state >> 33);
+}
+
+static fx_dim draw(uint64_t *state, int depth)
+{
+    uint32_t r = pick(state);
     if (depth == 0 || r % 7 == 0)
         return r % 3 == 0 ? n((int64_t)(r / 3 % 9) - 4) : sym(r % 2 ? "b" : "s");
     fx_dim x = draw(state, depth - 1), y = draw(state, depth - 1);
@@ -150,6 +161,29 @@ static fx_dim draw(uint64_t *state, int depth)
     default: return fx_dim_max(ctx, x, y);
     }
 }
+
+/* What is multiplied by a factor can be divided by it again; what divides otherwise gives a quotient that, multiplied, is it. */
+START_TEST(products_divide_by_their_factors)
+{
+    fx_dim symbol[3] = {sym("b"), sym("s"), sym("h")};
+    uint64_t state = 7;
+    for (int round = 0; round < 2000; round++) {
+        fx_dim f[2], q;
+        for (int k = 0; k < 2; k++) {
+            f[k] = n((int64_t)(pick(&state) % 7) - 3);
+            for (int t = 0; t < 2; t++)
+                f[k] = add(f[k], mul(n((int64_t)(pick(&state) % 5) - 2), symbol[pick(&state) % 3]));
+        }
+        fx_dim product = mul(f[0], f[1]);
+        if (fx_dim_is(product, 0))
+            continue;
+        ck_assert(fx_dim_divide(ctx, product, f[1], &q));
+        ck_assert(fx_dim_equal(q, f[0]));
+        if (fx_dim_divide(ctx, add(product, symbol[round % 3]), f[1], &q))
+            ck_assert(fx_dim_equal(mul(q, f[1]), add(product, symbol[round % 3])));
+    }
+}
+END_TEST
 
 /* Random expressions: values by evaluation within the bounds, arithmetic equal to arithmetic on values, proofs true everywhere. */
 START_TEST(nothing_false_is_proved)
@@ -265,6 +299,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, cases_are_taken_apart);
     tcase_add_test(t, ranges_where_loops_run);
     tcase_add_test(t, quotients_are_exact_or_kept);
+    tcase_add_test(t, products_divide_by_their_factors);
     tcase_add_test(t, nothing_false_is_proved);
 }
 
