@@ -51,6 +51,13 @@ def model(request, tmp_path_factory):
             f.unlink()
 
 
+def least_touched(folder, arena_size):
+    """What must be touched of an arena: all but padding, unless workspace ends it, of which a part may be for threads that this machine has not."""
+    ends = re.findall(r"\(arena \+ (\d+)\);( /\* workspace \*/)?", (folder / "net.c").read_text())
+    last, is_workspace = max(((int(at), bool(note)) for at, note in ends), default=(0, False))
+    return last + 1 if is_workspace else arena_size - 63
+
+
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_equals_eager(model, compiler):
     net = model.net(compiler)
@@ -60,7 +67,7 @@ def test_equals_eager(model, compiler):
         assert_close(net.run(x, y), y)
     first, touched = net.painted(model.inputs[0], model.outputs[0])
     assert_close(first, model.outputs[0])
-    assert net.arena_size - 64 < touched <= net.arena_size or net.arena_size == 0
+    assert least_touched(model.folder, net.arena_size) <= touched <= net.arena_size or net.arena_size == 0
 
 
 def test_arena_is_tight(model):
