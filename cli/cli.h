@@ -77,6 +77,9 @@ fx_status write_tensors(fx_context *ctx, const char *path, size_t count, const f
 /* "float32[1, 3, 32, 32]" into buf; returns buf. */
 const char *shape_text(const fx_tensor *t, char *buf, size_t size);
 
+/* What one call gives: outputs, then the inputs and buffers it changes (fx_graph_written). Of types[] dtype, rank and sizes count. */
+fx_status call_types(fx_graph *graph, size_t n_in, const fx_tensor *in, size_t n_out, size_t n_changes, const fx_written *changes, fx_tensor *types);
+
 /* ---- emitted.c ------------------------------------------------------------------------------------------------------- */
 
 /* Emits graph's C into the folder dir, builds it with $CC (cc), runs it `calls` times in a row in a process of its own on dense inputs, which stay as

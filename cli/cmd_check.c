@@ -275,13 +275,8 @@ static int check_shapes(const char *command, fx_graph *graph, const arguments *a
     fx_tensor *wanted = malloc((a_call + 1) * sizeof *wanted);
     int rc = 1;
 
-    if (!wanted || fx_graph_shapes_for(graph, r->n_in, in, wanted) != FX_OK)
+    if (!wanted || call_types(graph, r->n_in, in, r->n_out, r->n_changes, r->changes, wanted) != FX_OK)
         goto done;
-    for (size_t i = 0; i < r->n_changes; i++) {
-        wanted[r->n_out + i] = in[r->changes[i].input];
-        if (r->changes[i].buffer && fx_graph_tensor(graph, r->changes[i].buffer, &wanted[r->n_out + i]) != FX_OK)
-            goto done;
-    }
     for (size_t i = 0; i < r->calls * a_call; i++) {
         const fx_tensor *want = &wanted[i % a_call];
         if (!same_shape(want, &ref[i])) {

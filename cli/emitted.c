@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "fxcc/module.h"
 
 /* Knows the sizes that only the emitted header tells. Compiled along with the emitted file. */
 static const char shim[] =
@@ -172,19 +171,6 @@ static char *read_weights(const char *path, size_t *size)
     return aligned;
 }
 
-/* The types of what one call gives: outputs, then what it changes. */
-static fx_status result_types(fx_graph *graph, const fx_tensor *inputs, job *j)
-{
-    fx_status status = fx_graph_shapes_for(graph, j->n_in, inputs, j->results);
-    for (size_t i = 0; i < j->n_changes && status == FX_OK; i++) {
-        if (j->changes[i].buffer)
-            status = fx_graph_tensor(graph, j->changes[i].buffer, &j->results[j->n_out + i]);
-        else
-            j->results[j->n_out + i] = inputs[j->changes[i].input];
-    }
-    return status;
-}
-
 int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_compile_options *options, const char *dir,
                 const fx_tensor *inputs, size_t calls, size_t *n_results, fx_tensor **results)
 {
@@ -221,7 +207,7 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
         j.in[i] = inputs[i].data;
         j.shapes[i] = inputs[i].sizes;
     }
-    if (result_types(graph, inputs, &j) != FX_OK)
+    if (call_types(graph, j.n_in, inputs, j.n_out, j.n_changes, j.changes, j.results) != FX_OK)
         goto done;
     for (size_t i = 0; i < j.n_changes; i++) {
         size_t k = j.changes[i].input, size = bytes_of(&j.results[j.n_out + i]);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "fxcc/module.h"
 
 const char *shape_text(const fx_tensor *t, char *buf, size_t size)
 {
@@ -103,5 +104,18 @@ fx_status write_tensors(fx_context *ctx, const char *path, size_t count, const f
     if (status != FX_OK)
         unlink(temporary);
     free(temporary);
+    return status;
+}
+
+fx_status call_types(fx_graph *graph, size_t n_in, const fx_tensor *in, size_t n_out, size_t n_changes, const fx_written *changes, fx_tensor *types)
+{
+    fx_status status = fx_graph_shapes_for(graph, n_in, in, types);
+
+    for (size_t i = 0; i < n_changes && status == FX_OK; i++) {
+        if (changes[i].buffer)
+            status = fx_graph_tensor(graph, changes[i].buffer, &types[n_out + i]);
+        else
+            types[n_out + i] = in[changes[i].input];
+    }
     return status;
 }

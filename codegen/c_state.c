@@ -10,11 +10,6 @@ static const fx_buf *state_buf(const fx_emit *e, size_t i)
     return &e->p->bufs[e->p->states[i].buf];
 }
 
-static uint64_t bytes_of(const fx_buf *b)
-{
-    return (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
-}
-
 bool fx_c_changes_inputs(const fx_emit *e)
 {
     bool any = false;
@@ -55,7 +50,7 @@ void fx_c_state_header(fx_emit *e, fx_text *t)
         fx_puts(t, ", '");
         fx_put_comment(t, p->states[i].label ? p->states[i].label : p->states[i].name, 80);
         fx_puts(t, "' */\n");
-        at = next + bytes_of(b);
+        at = next + fx_buf_bytes(b);
     }
     fx_printf(t, "} %s_state_t;\n\n", n);
 }

@@ -166,7 +166,7 @@ static fx_status scan_array(void *user, const fx_stmt *s)
 {
     fx_emit *e = user;
     const fx_buf *b = &e->p->bufs[s->buf];
-    e->fact->array_bytes += ((uint64_t)b->numel.value * fx_dtype_size(b->dtype) + 15) / 16 * 16;
+    e->fact->array_bytes += (fx_buf_bytes(b) + 15) / 16 * 16;
     return FX_OK;
 }
 
@@ -224,8 +224,7 @@ static bool alone(const fx_emit *e, size_t which)
         const fx_buf *b = &e->p->bufs[f->params[i].buf];
         if (i == which || b->kind != FX_BUF_ARENA || (!f->params[which].written && !f->params[i].written))
             continue;
-        uint64_t a_end = a->offset + (uint64_t)a->numel.value * fx_dtype_size(a->dtype);
-        uint64_t b_end = b->offset + (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
+        uint64_t a_end = a->offset + fx_buf_bytes(a), b_end = b->offset + fx_buf_bytes(b);
         if (a->slot >= 0 || b->slot >= 0 ? a->slot == b->slot : a->offset < b_end && b->offset < a_end)
             return false;
     }

@@ -7,11 +7,6 @@
 
 /* ---- layout ----------------------------------------------------------------------------------------------- */
 
-static uint64_t bytes_of(const fx_buf *b)
-{
-    return (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
-}
-
 typedef struct place {
     uint64_t offset;
     int buf;
@@ -63,7 +58,7 @@ static void hash_model(fx_emit *e)
         const fx_buf *b = &p->bufs[e->members[i].buf];
         uint64_t v[3] = {e->members[i].offset, (uint64_t)b->numel.value, b->dtype};
         h = hash_bytes(h, v, sizeof v);
-        h = hash_bytes(h, b->data, bytes_of(b));
+        h = hash_bytes(h, b->data, fx_buf_bytes(b));
     }
     for (int i = 0; i < 8; i++)
         e->hash[i] = (uint8_t)(h >> 8 * i) ^ p->model_hash[i];
@@ -103,7 +98,7 @@ fx_status fx_weights_layout(fx_emit *e)
         uint64_t at = order[i].offset + shift;
         if (at < end)
             return fx_fail(e->ctx, FX_INTERNAL, &b->loc, "weight '%s' overlaps another at byte %llu", b->name, (unsigned long long)at);
-        end = at + bytes_of(b);
+        end = at + fx_buf_bytes(b);
         e->bufs[b->id] = fx_names_make(&e->weight_names, b->name, FX_IDENT_MAX, "weight");
         fx_wmember m = {b->id, at};
         FX_PUSH(e->arena, e->members, e->n_members, e->cap_members) = m;
@@ -140,7 +135,7 @@ void fx_c_weights_struct(fx_emit *e, fx_text *t)
             fx_put_comment(t, b->note, 100);
         }
         fx_puts(t, " */\n");
-        at = next + bytes_of(b);
+        at = next + fx_buf_bytes(b);
         fx_emit_done(e);
     }
     fx_printf(t, "} %s_weights_t;\n", e->prefix);
@@ -162,7 +157,7 @@ static void put_blob(fx_emit *e)
     parts[0] = (fx_file_part){0, FX_WEIGHTS_HEADER, header};
     for (size_t i = 0; i < e->n_members; i++) {
         const fx_buf *b = &e->p->bufs[e->members[i].buf];
-        parts[i + 1] = (fx_file_part){(size_t)e->members[i].offset, (size_t)bytes_of(b), b->data};
+        parts[i + 1] = (fx_file_part){(size_t)e->members[i].offset, (size_t)fx_buf_bytes(b), b->data};
     }
     fx_file f = {.name = fx_arena_printf(e->arena, "%s.bin", e->prefix), .size = (size_t)e->weights_size, .parts = parts, .n_parts = e->n_members + 1};
     FX_PUSH(e->arena, e->files, e->n_files, e->cap_files) = f;

@@ -129,6 +129,22 @@ int64_t fx_sym_factors(const fx_sym *term, int *n, const fx_sym *const **args, c
     return term->args[0]->value;
 }
 
+int64_t fx_gcd(int64_t a, int64_t b)
+{
+    uint64_t x = a < 0 ? -(uint64_t)a : (uint64_t)a, y = b < 0 ? -(uint64_t)b : (uint64_t)b;
+    while (y) {
+        uint64_t r = x % y;
+        x = y;
+        y = r;
+    }
+    return x > INT64_MAX ? 1 : (int64_t)x;
+}
+
+int64_t fx_floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
 int64_t fx_dim_content(fx_dim d, int64_t with)
 {
     const fx_sym *one, *const *args, *alone = d.sym;
@@ -138,11 +154,7 @@ int64_t fx_dim_content(fx_dim d, int64_t with)
         int64_t c = d.sym ? fx_sym_factors(term, &n, &args, &one) : d.value;
         if (c == INT64_MIN)
             return 1;
-        for (c = c < 0 ? -c : c; c;) {
-            int64_t r = with % c;
-            with = c;
-            c = r;
-        }
+        with = fx_gcd(with, c);
     }
     return with;
 }
@@ -304,7 +316,7 @@ static int64_t floor_of(int64_t a, int64_t b)
         return a;
     if (!is_bounded(b))
         return a < 0 ? -1 : 0;
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+    return fx_floor_div(a, b);
 }
 
 static int symbol_at(fx_symbols symbols, const char *name)

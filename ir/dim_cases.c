@@ -159,21 +159,6 @@ static obstacle cut_of(const cases *c, const axis *box, const quasi *p)
     return o;
 }
 
-static int64_t floor_of(int64_t a, int64_t b)
-{
-    return a / b - (a % b != 0 && a < 0);
-}
-
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a < 0 ? -a : a;
-}
-
 /* p // d, d > 0: exact where d divides each coefficient but the constant's. */
 static bool q_floordiv(const cases *c, const quasi *p, int64_t d, quasi *out, obstacle *why)
 {
@@ -185,11 +170,11 @@ static bool q_floordiv(const cases *c, const quasi *p, int64_t d, quasi *out, ob
             int a = 0;
             while (a + 1 < c->n && t.e[a] == 0)
                 a++;
-            int64_t m = d / gcd(t.coef, d);
+            int64_t m = d / fx_gcd(t.coef, d);
             *why = m <= MOST_RESIDUES ? (obstacle){RESIDUES, a, m} : (obstacle){FAIL, 0, 0};
             return false;
         }
-        t.coef = floor_of(t.coef, d);
+        t.coef = fx_floor_div(t.coef, d);
         if (!q_add(out, t))
             return false;
     }

@@ -33,17 +33,6 @@ static fx_dim quotient(const fx_imaps *m, fx_dim a, fx_dim g)
     return q;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    uint64_t x = a < 0 ? -(uint64_t)a : (uint64_t)a, y = b < 0 ? -(uint64_t)b : (uint64_t)b;
-    while (y) {
-        uint64_t r = x % y;
-        x = y;
-        y = r;
-    }
-    return x > INT64_MAX ? 1 : (int64_t)x;
-}
-
 /* A product as number times factors; sums and the rest are one factor. */
 static int64_t factors(const fx_sym *s, int *n, const fx_sym *const **f, const fx_sym **one)
 {
@@ -66,7 +55,7 @@ static fx_dim common(const fx_imaps *m, fx_dim a, fx_dim b)
     if (fx_dim_is(a, 0) || fx_dim_is(b, 0))
         return fx_dim_is(a, 0) ? b : a;
     if (!a.sym && !b.sym)
-        return fx_dim_of(gcd(a.value, b.value));
+        return fx_dim_of(fx_gcd(a.value, b.value));
     if (divides(m, a, b) && (a.sym || a.value > 0))
         return a;
     if (divides(m, b, a) && (b.sym || b.value > 0))
@@ -74,7 +63,7 @@ static fx_dim common(const fx_imaps *m, fx_dim a, fx_dim b)
     const fx_sym *oa, *ob, *const *fa, *const *fb;
     int na, nb;
     int64_t ca = factors(fx_dim_as_sym(m->ctx, a), &na, &fa, &oa), cb = factors(fx_dim_as_sym(m->ctx, b), &nb, &fb, &ob);
-    fx_dim g = fx_dim_of(gcd(ca, cb));
+    fx_dim g = fx_dim_of(fx_gcd(ca, cb));
     bool used[16] = {false};
     for (int i = 0; i < na; i++)
         for (int k = 0; k < nb && k < 16; k++)

@@ -200,6 +200,8 @@ fx_dim fx_dim_mod(fx_context *ctx, fx_dim a, fx_dim b);
 fx_dim fx_dim_max(fx_context *ctx, fx_dim a, fx_dim b);
 /* a / b when b divides a whatever the symbols are: 12*s / 4, s*t / t. */
 bool fx_dim_divide(fx_context *ctx, fx_dim a, fx_dim b, fx_dim *quotient);
+int64_t fx_gcd(int64_t a, int64_t b);                   /* 0 with 0 is 0; 1 where it does not fit */
+int64_t fx_floor_div(int64_t a, int64_t b);             /* rounds down; b is not 0, nor -1 with the least a */
 /* The greatest common divisor of `with` (0: none yet) and the numbers before the terms of d: it divides d whatever the symbols are. */
 int64_t fx_dim_content(fx_dim d, int64_t with);
 /* Inclusive bounds by interval arithmetic over the symbols' ranges; INT64_MIN / INT64_MAX where there are none. */

@@ -93,6 +93,11 @@ int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype d
     return b.id;
 }
 
+uint64_t fx_buf_bytes(const fx_buf *b)
+{
+    return (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
+}
+
 fx_step *fx_program_step(fx_program *p, const char *name)
 {
     fx_step s = {.name = unique(p, name, &p->step_names, p->n_steps)};

@@ -228,6 +228,7 @@ bool fx_program_bind(fx_program *p, const int64_t *values, fx_program **out);
 /* ---- program.c: building ------------------------------------------------------------------------------- */
 fx_program *fx_program_new(fx_context *ctx, const char *name, const fx_target *target);
 int fx_program_buf(fx_program *p, fx_buf_kind kind, const char *name, fx_dtype dtype, int rank, const fx_dim *dims); /* id; name made unique and an identifier */
+uint64_t fx_buf_bytes(const fx_buf *b);                                /* of its elements; its size is a number */
 fx_step *fx_program_step(fx_program *p, const char *name);            /* pointer valid until the next step is added */
 fx_stmt *fx_stmt_new(fx_program *p, fx_stmt_kind kind);
 fx_stmt *fx_stmt_copy(fx_program *p, const fx_stmt *s);               /* without what follows it; its conditions are its own, all else is the same */

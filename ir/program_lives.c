@@ -203,11 +203,6 @@ static bool overlay_holds(const fx_check *c, const fx_buf *b, const fx_buf *a)
     return !w.broken;
 }
 
-static uint64_t bytes_of(const fx_buf *b)
-{
-    return (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
-}
-
 typedef struct placed {
     const fx_buf *b;
     int first, last;
@@ -233,8 +228,8 @@ static void check_place(fx_check *c, const fx_buf *b, uint64_t total, const char
 {
     if (b->offset % ALIGN != 0)
         fx_check_bad(c, "'%s': expected an offset that is a multiple of %d, got %llu", b->name, ALIGN, (unsigned long long)b->offset);
-    if (b->offset > total || bytes_of(b) > total - b->offset)
-        fx_check_bad(c, "'%s' ends at %llu, past the %s of %llu bytes", b->name, (unsigned long long)(b->offset + bytes_of(b)), what,
+    if (b->offset > total || fx_buf_bytes(b) > total - b->offset)
+        fx_check_bad(c, "'%s' ends at %llu, past the %s of %llu bytes", b->name, (unsigned long long)(b->offset + fx_buf_bytes(b)), what,
             (unsigned long long)total);
 }
 
@@ -262,7 +257,7 @@ static bool disjoint(fx_check *c, const fx_buf *a, const fx_buf *b)
 {
     if (c->p->n_symbols > 0)
         return a->slot > b->slot ? stands_above(c, a->slot, b->slot) : a->slot < b->slot && stands_above(c, b->slot, a->slot);
-    return a->offset >= b->offset + bytes_of(b) || b->offset >= a->offset + bytes_of(a);
+    return a->offset >= b->offset + fx_buf_bytes(b) || b->offset >= a->offset + fx_buf_bytes(a);
 }
 
 static void check_lives(fx_check *c, placed *arena, size_t n)
@@ -288,11 +283,11 @@ static void check_arena(fx_check *c)
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
         const fx_life *l = &c->lives[i];
-        if (b->kind != FX_BUF_ARENA || l->first < 0 || bytes_of(b) == 0)
+        if (b->kind != FX_BUF_ARENA || l->first < 0 || fx_buf_bytes(b) == 0)
             continue;
         arena[n++] = (placed){b, l->first, l->last};
         check_place(c, b, p->arena_size, "arena");
-        end = b->offset + bytes_of(b) > end ? b->offset + bytes_of(b) : end;
+        end = b->offset + fx_buf_bytes(b) > end ? b->offset + fx_buf_bytes(b) : end;
     }
     if (p->arena_size != end && p->arena_size != (end + ALIGN - 1) / ALIGN * ALIGN)
         fx_check_bad(c, "arena_size: expected %llu, where the last buffer ends, got %llu", (unsigned long long)end,
@@ -308,7 +303,7 @@ static void check_block(fx_check *c, fx_buf_kind kind, uint64_t size, const char
     size_t n = 0;
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
-        if (b->kind != kind || bytes_of(b) == 0)
+        if (b->kind != kind || fx_buf_bytes(b) == 0)
             continue;
         all[n++] = (placed){b, 0, 0};
         check_place(c, b, size, what);
@@ -316,7 +311,7 @@ static void check_block(fx_check *c, fx_buf_kind kind, uint64_t size, const char
     qsort(all, n, sizeof all[0], by_offset);
     for (size_t i = 1; i < n; i++) {
         const fx_buf *a = all[i - 1].b, *b = all[i].b;
-        if (a->offset + bytes_of(a) > b->offset)
+        if (a->offset + fx_buf_bytes(a) > b->offset)
             fx_check_bad(c, "%s: '%s' and '%s' overlap", what, a->name, b->name);
     }
 }

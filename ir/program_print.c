@@ -345,7 +345,7 @@ static void put_buffer(fx_text *t, const fx_program *p, const fx_buf *b)
     put_quoted_field(t, "note", b->note);
     put_loc(t, &b->loc);
     if (b->kind == FX_BUF_WEIGHT && !(b->data && put_values(t, b))) {
-        uint64_t hash = b->data ? fx_hash_bytes(b->data, (size_t)b->numel.value * fx_dtype_size(b->dtype)) : b->hash;
+        uint64_t hash = b->data ? fx_hash_bytes(b->data, fx_buf_bytes(b)) : b->hash;
         fx_printf(t, " hash=0x%016llx", (unsigned long long)hash);
     }
     fx_puts(t, "\n");

@@ -131,11 +131,6 @@ static fx_status exec_call(run *r, const fx_call_stmt *c)
     return FX_OK;
 }
 
-static size_t bytes_of(const fx_buf *b)
-{
-    return (size_t)b->numel.value * fx_dtype_size(b->dtype);
-}
-
 static fx_status exec_threads(run *r, const fx_stmt *loop);
 
 static bool has_barrier(const fx_stmt *s)
@@ -200,7 +195,7 @@ static fx_status exec(run *r, const fx_stmt *s, bool all)
             FX_TRY(exec_call(r, s->call));
             break;
         case FX_ST_ARRAY:
-            memset(r->mem[s->buf], 0xFF, bytes_of(&r->p->bufs[s->buf]));
+            memset(r->mem[s->buf], 0xFF, fx_buf_bytes(&r->p->bufs[s->buf]));
             break;
         case FX_ST_CHECK:
             at = value_of(r, FX_VAR_LOCAL(s->local));
@@ -263,7 +258,7 @@ static fx_status own_array(run *r, thread *t, int buf)
     if (i == t->n_arrays) {
         t->n_arrays++;
         t->array[i].buf = buf;
-        t->array[i].mem = fx_arena_alloc(r->arena, bytes_of(&r->p->bufs[buf]) + 1);
+        t->array[i].mem = fx_arena_alloc(r->arena, fx_buf_bytes(&r->p->bufs[buf]) + 1);
     }
     r->mem[buf] = t->array[i].mem;
     return FX_OK;
@@ -359,21 +354,21 @@ static fx_status set_up(run *r, bool planned, size_t n_in, const fx_tensor *in)
         } else if (b->kind == FX_BUF_ARENA && planned) {
             r->mem[i] = arena + b->offset;
         } else {
-            r->mem[i] = poisoned(r->arena, bytes_of(b));
+            r->mem[i] = poisoned(r->arena, fx_buf_bytes(b));
         }
     }
     for (size_t i = 0; i < p->n_states; i++) {
         const fx_buf *b = &p->bufs[p->states[i].buf];
-        if (bytes_of(b))
-            memcpy(r->mem[b->id], r->mem[b->initial], bytes_of(b));
+        if (fx_buf_bytes(b))
+            memcpy(r->mem[b->id], r->mem[b->initial], fx_buf_bytes(b));
     }
     for (size_t i = 0; i < n_in; i++) {
         const fx_io *io = i < p->n_inputs ? &p->inputs[i] : &p->states[i - p->n_inputs];
         fx_tensor t = in[i], dense;
         FX_TRY(fx_tensor_touch(r->ctx, &t));
         FX_TRY(fx_tensor_contiguous(r->ctx, &t, &dense));
-        if (bytes_of(&p->bufs[io->buf]))
-            memcpy(r->mem[io->buf], dense.data, bytes_of(&p->bufs[io->buf]));
+        if (fx_buf_bytes(&p->bufs[io->buf]))
+            memcpy(r->mem[io->buf], dense.data, fx_buf_bytes(&p->bufs[io->buf]));
     }
     return FX_OK;
 }
@@ -391,7 +386,7 @@ static void write_back(const run *r, size_t n_in, const fx_tensor *in)
             from.sizes[d] = io->dims[d].value;
             from.strides[d] = stride;
         }
-        if ((b->kind == FX_BUF_STATE || b->changed) && bytes_of(b))
+        if ((b->kind == FX_BUF_STATE || b->changed) && fx_buf_bytes(b))
             fx_tensor_assign(&in[i], &from);
     }
 }
@@ -497,8 +492,8 @@ static fx_status run_program(void *arg)
         for (int d = 0; d < io->rank; d++)
             sizes[d] = io->dims[d].value;
         st = fx_tensor_create(p->ctx, io->dtype, io->rank, sizes, &out[i]);
-        if (st == FX_OK && bytes_of(&p->bufs[io->buf]))
-            memcpy(out[i].data, r.mem[io->buf], bytes_of(&p->bufs[io->buf]));
+        if (st == FX_OK && fx_buf_bytes(&p->bufs[io->buf]))
+            memcpy(out[i].data, r.mem[io->buf], fx_buf_bytes(&p->bufs[io->buf]));
     }
     fx_arena_free(r.arena);
     if (st == FX_OK) {

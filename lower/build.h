@@ -242,6 +242,12 @@ void fx_build_drop_impossible(fx_build *b);
 
 /* ---- build_expr.c: scalar expressions of pointwise ops ------------------------------------------- */
 
+/* An i64 constant; an operation in a's dtype; a comparison; c ? a : e. */
+const fx_sexpr *fx_build_int(fx_build *b, int64_t v);
+const fx_sexpr *fx_build_op(fx_build *b, fx_sop op, const fx_sexpr *a, const fx_sexpr *c);
+const fx_sexpr *fx_build_compare(fx_build *b, fx_sop op, const fx_sexpr *a, const fx_sexpr *c);
+const fx_sexpr *fx_build_select(fx_build *b, const fx_sexpr *c, const fx_sexpr *a, const fx_sexpr *e);
+
 /* Statements one after the other at *b->tail: of any kind; LOCAL = e; SET local = e; a loop whose body follows (*at: its variable); a CHECK
  * whose body follows. Setting b->tail to &statement->next goes behind it. */
 fx_stmt *fx_build_append(fx_build *b, fx_stmt_kind kind);

@@ -408,6 +408,26 @@ static const fx_sexpr *make(const expr *e)
 
 /* ---- what users of expressions share ---------------------------------------------------------------------------- */
 
+const fx_sexpr *fx_build_int(fx_build *b, int64_t v)
+{
+    return fx_s_int(b->p, FX_I64, v);
+}
+
+const fx_sexpr *fx_build_op(fx_build *b, fx_sop op, const fx_sexpr *a, const fx_sexpr *c)
+{
+    return fx_s_op(b->p, op, a->dtype, a, c, NULL);
+}
+
+const fx_sexpr *fx_build_compare(fx_build *b, fx_sop op, const fx_sexpr *a, const fx_sexpr *c)
+{
+    return fx_s_op(b->p, op, FX_BOOL, a, c, NULL);
+}
+
+const fx_sexpr *fx_build_select(fx_build *b, const fx_sexpr *c, const fx_sexpr *a, const fx_sexpr *e)
+{
+    return fx_s_op(b->p, FX_S_select, a->dtype, c, a, e);
+}
+
 fx_stmt *fx_build_append(fx_build *b, fx_stmt_kind kind)
 {
     fx_stmt *s = fx_stmt_new(b->p, kind);

@@ -45,26 +45,6 @@ static void close_loop(lines *l, fx_stmt *s)
     l->b->tail = &s->next;
 }
 
-static const fx_sexpr *integer(lines *l, int64_t v)
-{
-    return fx_s_int(l->b->p, FX_I64, v);
-}
-
-static const fx_sexpr *op2(lines *l, fx_sop op, const fx_sexpr *a, const fx_sexpr *c)
-{
-    return fx_s_op(l->b->p, op, a->dtype, a, c, NULL);
-}
-
-static const fx_sexpr *compare(lines *l, fx_sop op, const fx_sexpr *a, const fx_sexpr *c)
-{
-    return fx_s_op(l->b->p, op, FX_BOOL, a, c, NULL);
-}
-
-static const fx_sexpr *select_(lines *l, const fx_sexpr *c, const fx_sexpr *a, const fx_sexpr *e)
-{
-    return fx_s_op(l->b->p, FX_S_select, a->dtype, c, a, e);
-}
-
 /* The element of access k at place `at` of the line. */
 static fx_affine index_of(lines *l, int k, const fx_affine *at)
 {
@@ -95,11 +75,12 @@ static void store(lines *l, int k, const fx_affine *at, const fx_sexpr *e)
 /* a comes before c, were they not equal: the greater, or the lesser, first. */
 static const fx_sexpr *better(lines *l, bool greatest, const fx_sexpr *a, const fx_sexpr *c)
 {
-    const fx_sexpr *wins = compare(l, greatest ? FX_S_gt : FX_S_lt, a, c);
+    const fx_sexpr *wins = fx_build_compare(l->b, greatest ? FX_S_gt : FX_S_lt, a, c);
     if (!fx_dtype_is_float(a->dtype))
         return wins;
     const fx_sexpr *nan = greatest ? a : c, *other = greatest ? c : a;
-    return op2(l, FX_S_or, wins, op2(l, FX_S_and, compare(l, FX_S_ne, nan, nan), compare(l, FX_S_eq, other, other)));
+    return fx_build_op(l->b, FX_S_or, wins,
+                       fx_build_op(l->b, FX_S_and, fx_build_compare(l->b, FX_S_ne, nan, nan), fx_build_compare(l->b, FX_S_eq, other, other)));
 }
 
 /* ---- lines -------------------------------------------------------------------------------------------------------------- */
@@ -223,14 +204,15 @@ static fx_status build_extreme(fx_build *b, fx_node *n)
     const fx_sexpr *worst = fx_dtype_is_float(l.dtype) ? fx_s_const(b->p, l.dtype, greatest ? -INFINITY : INFINITY)
                                                        : fx_s_int(b->p, l.dtype, greatest ? low[l.dtype] : high[l.dtype]);
     fx_affine i, zero = fx_affine_const(0);
-    const fx_sexpr *best = local(&l, worst), *place = local(&l, integer(&l, 0));
+    const fx_sexpr *best = local(&l, worst), *place = local(&l, fx_build_int(b, 0));
     fx_stmt *loop = open_loop(&l, l.extent, &i);
-    const fx_sexpr *v = local(&l, load(&l, &i)), *take = compare(&l, greatest ? FX_S_gt : FX_S_lt, v, best);
+    const fx_sexpr *v = local(&l, load(&l, &i)), *take = fx_build_compare(b, greatest ? FX_S_gt : FX_S_lt, v, best);
     if (fx_dtype_is_float(l.dtype)) /* the first NaN wins */
-        take = op2(&l, FX_S_or, take, op2(&l, FX_S_and, compare(&l, FX_S_ne, v, v), compare(&l, FX_S_eq, best, best)));
+        take = fx_build_op(b, FX_S_or, take,
+                           fx_build_op(b, FX_S_and, fx_build_compare(b, FX_S_ne, v, v), fx_build_compare(b, FX_S_eq, best, best)));
     take = local(&l, take);
-    set(&l, place, select_(&l, take, fx_s_index(b->p, &i), place));
-    set(&l, best, select_(&l, take, v, best));
+    set(&l, place, fx_build_select(b, take, fx_s_index(b->p, &i), place));
+    set(&l, best, fx_build_select(b, take, v, best));
     close_loop(&l, loop);
     if (!arg)
         store(&l, 1, &zero, best);
@@ -248,7 +230,7 @@ static fx_status build_cumulative(fx_build *b, fx_node *n)
     fx_affine i;
     const fx_sexpr *acc = local(&l, fx_s_const(b->p, t, product));
     fx_stmt *loop = open_loop(&l, l.extent, &i);
-    set(&l, acc, op2(&l, product ? FX_S_mul : FX_S_add, acc, fx_s_cast(b->p, t, fx_s_cast(b->p, out, load(&l, &i)))));
+    set(&l, acc, fx_build_op(b, product ? FX_S_mul : FX_S_add, acc, fx_s_cast(b->p, t, fx_s_cast(b->p, out, load(&l, &i)))));
     store(&l, 1, &i, acc);
     close_loop(&l, loop);
     return finish(&l);
@@ -262,18 +244,19 @@ static fx_status build_topk(fx_build *b, fx_node *n)
     const fx_type *t = n->type->items[0];
     fx_dim k = t->rank ? t->dims[wrap_dim(fx_node_int(n, 2), t->rank)] : fx_dim_of(1);
     fx_affine at, i;
-    const fx_sexpr *last = local(&l, fx_s_const(b->p, l.dtype, 0)), *last_place = local(&l, integer(&l, -1));
+    const fx_sexpr *last = local(&l, fx_s_const(b->p, l.dtype, 0)), *last_place = local(&l, fx_build_int(b, -1));
     fx_stmt *rounds = open_loop(&l, k, &at);
-    const fx_sexpr *best = local(&l, fx_s_const(b->p, l.dtype, 0)), *place = local(&l, integer(&l, -1));
+    const fx_sexpr *best = local(&l, fx_s_const(b->p, l.dtype, 0)), *place = local(&l, fx_build_int(b, -1));
     fx_stmt *loop = open_loop(&l, l.extent, &i);
-    const fx_sexpr *v = local(&l, load(&l, &i)), *here = fx_s_index(b->p, &i), *none = integer(&l, 0);
+    const fx_sexpr *v = local(&l, load(&l, &i)), *here = fx_s_index(b->p, &i), *none = fx_build_int(b, 0);
     const fx_sexpr *worse = better(&l, greatest, last, v), *ahead = better(&l, greatest, v, last);
-    const fx_sexpr *tie = op2(&l, FX_S_and, fx_s_op(b->p, FX_S_not, FX_BOOL, ahead, NULL, NULL), compare(&l, FX_S_lt, last_place, here));
-    const fx_sexpr *behind = op2(&l, FX_S_or, compare(&l, FX_S_lt, last_place, none), op2(&l, FX_S_or, worse, tie));
-    const fx_sexpr *wins = op2(&l, FX_S_or, compare(&l, FX_S_lt, place, none), better(&l, greatest, v, best));
-    const fx_sexpr *take = local(&l, op2(&l, FX_S_and, behind, wins));
-    set(&l, place, select_(&l, take, here, place));
-    set(&l, best, select_(&l, take, v, best));
+    const fx_sexpr *tie = fx_build_op(b, FX_S_and, fx_s_op(b->p, FX_S_not, FX_BOOL, ahead, NULL, NULL),
+                                      fx_build_compare(b, FX_S_lt, last_place, here));
+    const fx_sexpr *behind = fx_build_op(b, FX_S_or, fx_build_compare(b, FX_S_lt, last_place, none), fx_build_op(b, FX_S_or, worse, tie));
+    const fx_sexpr *wins = fx_build_op(b, FX_S_or, fx_build_compare(b, FX_S_lt, place, none), better(&l, greatest, v, best));
+    const fx_sexpr *take = local(&l, fx_build_op(b, FX_S_and, behind, wins));
+    set(&l, place, fx_build_select(b, take, here, place));
+    set(&l, best, fx_build_select(b, take, v, best));
     close_loop(&l, loop);
     store(&l, 1, &at, best);
     store(&l, 2, &at, place);
@@ -290,13 +273,13 @@ static fx_status build_sort(fx_build *b, fx_node *n)
     bool greatest = fx_node_bool(n, fx_node_param(n, "descending"));
     fx_affine i, j, to = fx_affine_const(0);
     fx_stmt *each = open_loop(&l, l.extent, &i);
-    const fx_sexpr *v = local(&l, load(&l, &i)), *place = local(&l, integer(&l, 0));
+    const fx_sexpr *v = local(&l, load(&l, &i)), *place = local(&l, fx_build_int(b, 0));
     fx_stmt *loop = open_loop(&l, l.extent, &j);
     const fx_sexpr *w = local(&l, load(&l, &j));
     const fx_sexpr *same = fx_s_op(b->p, FX_S_not, FX_BOOL, better(&l, greatest, v, w), NULL, NULL);
-    const fx_sexpr *tie = op2(&l, FX_S_and, same, compare(&l, FX_S_lt, fx_s_index(b->p, &j), fx_s_index(b->p, &i)));
-    const fx_sexpr *before = op2(&l, FX_S_or, better(&l, greatest, w, v), tie);
-    set(&l, place, op2(&l, FX_S_add, place, fx_s_cast(b->p, FX_I64, before)));
+    const fx_sexpr *tie = fx_build_op(b, FX_S_and, same, fx_build_compare(b, FX_S_lt, fx_s_index(b->p, &j), fx_s_index(b->p, &i)));
+    const fx_sexpr *before = fx_build_op(b, FX_S_or, better(&l, greatest, w, v), tie);
+    set(&l, place, fx_build_op(b, FX_S_add, place, fx_s_cast(b->p, FX_I64, before)));
     close_loop(&l, loop);
     fx_stmt *check = fx_build_open_check(b, place, l.extent, fx_arena_printf(b->p->arena, "place in %s", n->name));
     fx_affine_add(b->ctx, &to, FX_VAR_LOCAL(place->local), fx_dim_of(1));

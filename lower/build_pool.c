@@ -23,30 +23,10 @@ typedef struct pool {
     side side[2];
 } pool;
 
-static const fx_sexpr *integer(fx_build *b, int64_t v)
-{
-    return fx_s_int(b->p, FX_I64, v);
-}
-
-static const fx_sexpr *op2(fx_build *b, fx_sop op, const fx_sexpr *a, const fx_sexpr *c)
-{
-    return fx_s_op(b->p, op, a->dtype, a, c, NULL);
-}
-
-static const fx_sexpr *compare(fx_build *b, fx_sop op, const fx_sexpr *a, const fx_sexpr *c)
-{
-    return fx_s_op(b->p, op, FX_BOOL, a, c, NULL);
-}
-
-static const fx_sexpr *select_(fx_build *b, const fx_sexpr *c, const fx_sexpr *a, const fx_sexpr *e)
-{
-    return fx_s_op(b->p, FX_S_select, a->dtype, c, a, e);
-}
-
 static const fx_sexpr *size(fx_build *b, fx_dim d)
 {
     fx_affine a = fx_affine_dim(d);
-    return fx_dim_known(d) ? integer(b, d.value) : fx_s_index(b->p, &a);
+    return fx_dim_known(d) ? fx_build_int(b, d.value) : fx_s_index(b->p, &a);
 }
 
 /* Places that a window has at most. */
@@ -74,8 +54,8 @@ static void open_window(pool *p, side *s, const fx_affine *o)
     }
     end = begin;
     end.base = fx_dim_plus(b->ctx, fx_dim_add(b->ctx, s->in, s->out), -1);
-    s->begin = fx_build_local(b, op2(b, FX_S_floor_div, fx_s_index(b->p, &begin), size(b, s->out)));
-    s->end = fx_build_local(b, op2(b, FX_S_floor_div, fx_s_index(b->p, &end), size(b, s->out)));
+    s->begin = fx_build_local(b, fx_build_op(b, FX_S_floor_div, fx_s_index(b->p, &begin), size(b, s->out)));
+    s->end = fx_build_local(b, fx_build_op(b, FX_S_floor_div, fx_s_index(b->p, &end), size(b, s->out)));
 }
 
 /* A loop over the window's places: s->at is where in the input, s->inside whether it counts. */
@@ -85,10 +65,11 @@ static fx_stmt *open_places(pool *p, side *s, const char *hint)
     fx_affine i, step = fx_affine_const(0);
     fx_stmt *loop = fx_build_open_loop(b, places(p, s), hint, &i);
     fx_affine_add(b->ctx, &step, i.var[0], fx_dim_of(s->adaptive ? 1 : s->d));
-    const fx_sexpr *at = fx_build_local(b, op2(b, FX_S_add, s->begin, fx_s_index(b->p, &step)));
-    const fx_sexpr *behind = compare(b, FX_S_ge, at, integer(b, 0)), *before = compare(b, FX_S_lt, at, s->end ? s->end : size(b, s->in));
-    s->inside = fx_build_local(b, op2(b, FX_S_and, behind, before));
-    s->at = fx_build_local(b, select_(b, s->inside, at, integer(b, 0)));
+    const fx_sexpr *at = fx_build_local(b, fx_build_op(b, FX_S_add, s->begin, fx_s_index(b->p, &step)));
+    const fx_sexpr *behind = fx_build_compare(b, FX_S_ge, at, fx_build_int(b, 0));
+    const fx_sexpr *before = fx_build_compare(b, FX_S_lt, at, s->end ? s->end : size(b, s->in));
+    s->inside = fx_build_local(b, fx_build_op(b, FX_S_and, behind, before));
+    s->at = fx_build_local(b, fx_build_select(b, s->inside, at, fx_build_int(b, 0)));
     fx_build_open_check(b, s->at, s->in, fx_arena_printf(b->p->arena, "place in a window of %s", p->n->name));
     return loop;
 }
@@ -98,12 +79,12 @@ static const fx_sexpr *counted(pool *p, const side *s, bool padding)
 {
     fx_build *b = p->b;
     if (s->end)
-        return op2(b, FX_S_sub, s->end, s->begin);
+        return fx_build_op(b, FX_S_sub, s->end, s->begin);
     const fx_sexpr *most = size(b, padding ? fx_dim_plus(b->ctx, s->in, s->p) : s->in), *begin = s->begin;
-    const fx_sexpr *end = op2(b, FX_S_min, op2(b, FX_S_add, s->begin, integer(b, s->k)), most);
+    const fx_sexpr *end = fx_build_op(b, FX_S_min, fx_build_op(b, FX_S_add, s->begin, fx_build_int(b, s->k)), most);
     if (!padding)
-        begin = op2(b, FX_S_max, begin, integer(b, 0));
-    return op2(b, FX_S_sub, end, begin);
+        begin = fx_build_op(b, FX_S_max, begin, fx_build_int(b, 0));
+    return fx_build_op(b, FX_S_sub, end, begin);
 }
 
 static const fx_sexpr *divisor(pool *p)
@@ -113,7 +94,7 @@ static const fx_sexpr *divisor(pool *p)
     if (fixed && !fx_node_is_none(p->n, 6))
         return fx_s_const(b->p, p->work, (double)fx_node_int(p->n, 6));
     const fx_sexpr *rows = counted(p, &p->side[0], padding), *columns = counted(p, &p->side[1], padding);
-    return fx_s_cast(b->p, p->work, op2(b, FX_S_max, op2(b, FX_S_mul, rows, columns), integer(b, 1)));
+    return fx_s_cast(b->p, p->work, fx_build_op(b, FX_S_max, fx_build_op(b, FX_S_mul, rows, columns), fx_build_int(b, 1)));
 }
 
 /* Parameters of fixed windows: kernel, stride, padding, dilation from position 1 on. */
@@ -155,25 +136,27 @@ static void emit_window(pool *p, bool max, const fx_window *x, const fx_affine *
     fx_build *b = p->b;
     for (int i = 0; i < 2; i++)
         open_window(p, &p->side[i], &at[2 + i]);
-    const fx_sexpr *best = fx_build_local(b, fx_s_const(b->p, p->work, max ? -INFINITY : 0)), *where = fx_build_local(b, integer(b, max ? -1 : 0));
+    const fx_sexpr *best = fx_build_local(b, fx_s_const(b->p, p->work, max ? -INFINITY : 0));
+    const fx_sexpr *where = fx_build_local(b, fx_build_int(b, max ? -1 : 0));
     fx_stmt *loop = open_places(p, &p->side[0], "kh");
     open_places(p, &p->side[1], "kw");
     fx_affine from = fx_affine_dim(x->offset);
     for (int i = 0; i < 4; i++)
         fx_affine_add(b->ctx, &from, i < 2 ? at[i].var[0] : FX_VAR_LOCAL(p->side[i - 2].at->local), x->strides[i]);
     const fx_sexpr *v = fx_build_local(b, fx_s_cast(b->p, p->work, fx_s_load(b->p, x->buf, &from)));
-    const fx_sexpr *take = op2(b, FX_S_and, p->side[0].inside, p->side[1].inside);
+    const fx_sexpr *take = fx_build_op(b, FX_S_and, p->side[0].inside, p->side[1].inside);
     if (max) {
-        const fx_sexpr *better = op2(b, FX_S_or, compare(b, FX_S_gt, v, best), compare(b, FX_S_ne, v, v));
-        take = fx_build_local(b, op2(b, FX_S_and, take, op2(b, FX_S_or, better, compare(b, FX_S_lt, where, integer(b, 0)))));
-        const fx_sexpr *here = op2(b, FX_S_add, op2(b, FX_S_mul, p->side[0].at, size(b, p->side[1].in)), p->side[1].at);
-        fx_build_set(b, where, select_(b, take, here, where));
-        fx_build_set(b, best, select_(b, take, v, best));
+        const fx_sexpr *better = fx_build_op(b, FX_S_or, fx_build_compare(b, FX_S_gt, v, best), fx_build_compare(b, FX_S_ne, v, v));
+        const fx_sexpr *first = fx_build_compare(b, FX_S_lt, where, fx_build_int(b, 0));
+        take = fx_build_local(b, fx_build_op(b, FX_S_and, take, fx_build_op(b, FX_S_or, better, first)));
+        const fx_sexpr *here = fx_build_op(b, FX_S_add, fx_build_op(b, FX_S_mul, p->side[0].at, size(b, p->side[1].in)), p->side[1].at);
+        fx_build_set(b, where, fx_build_select(b, take, here, where));
+        fx_build_set(b, best, fx_build_select(b, take, v, best));
     } else {
-        fx_build_set(b, best, op2(b, FX_S_add, best, select_(b, take, v, fx_s_const(b->p, p->work, 0))));
+        fx_build_set(b, best, fx_build_op(b, FX_S_add, best, fx_build_select(b, take, v, fx_s_const(b->p, p->work, 0))));
     }
     b->tail = &loop->next;
-    store(p, value, at, max ? best : op2(b, FX_S_div, best, divisor(p)));
+    store(p, value, at, max ? best : fx_build_op(b, FX_S_div, best, divisor(p)));
     if (index)
         store(p, index, at, where);
 }
