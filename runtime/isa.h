@@ -44,3 +44,4 @@
 #include "layer_norm.h"
 #include "group_norm.h"
 #include "attention.h"
+#include "scalars.h"

@@ -8,7 +8,7 @@
 
 const char *fz_stage_name(fz_stage s)
 {
-    static const char *const names[] = {"ok", "draw", "reference", "refused", "lower", "run", "planned", "codegen", "compile", "emitted"};
+    static const char *const names[] = {"ok", "draw", "reference", "refused", "lower", "run", "planned", "jit", "codegen", "compile", "emitted"};
     return names[s];
 }
 

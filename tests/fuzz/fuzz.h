@@ -48,7 +48,7 @@ typedef struct fz_settings {
     fx_fault fault;
 } fz_settings;
 
-typedef enum fz_stage { FZ_OK, FZ_DRAW, FZ_REFERENCE, FZ_REFUSED, FZ_LOWER, FZ_RUN, FZ_PLANNED, FZ_CODEGEN, FZ_COMPILE, FZ_EMITTED } fz_stage;
+typedef enum fz_stage { FZ_OK, FZ_DRAW, FZ_REFERENCE, FZ_REFUSED, FZ_LOWER, FZ_RUN, FZ_PLANNED, FZ_JIT, FZ_CODEGEN, FZ_COMPILE, FZ_EMITTED } fz_stage;
 const char *fz_stage_name(fz_stage s);
 
 /* What went wrong: failures are of one kind when stage and text are the same. */
@@ -211,6 +211,8 @@ bool fz_case_lower(fz_case *c, fz_failure *f);
 /* What the one program of a case is run on: the case, itself at other sizes, itself with a wrong number. How many. */
 int fz_runs(const fz_case *c, const fz_case **runs);
 bool fz_case_run(fz_case *c, fz_tally *tally, fz_failure *f);
+/* Compiles the lowered case in memory and runs it. */
+bool fz_case_jit(fz_case *c, fz_failure *f);
 void fz_case_free(fz_case *c);
 /* The same graph and inputs in a new context: what shrinking changes. */
 bool fz_case_copy(const fz_case *c, fz_case *to);

@@ -15,7 +15,7 @@ enum { UNIT = 100, MOST_KEPT = 100 };
 typedef struct options {
     uint64_t seed;
     int64_t count, only;         /* only: that one case, -1: all */
-    bool emit_c, rows, all_rows, verbose;
+    bool emit_c, jit, rows, all_rows, verbose;
     const char *keep, *row, *target;
     uint32_t dtypes;
     fx_fault fault;
@@ -85,6 +85,8 @@ static bool run_to(session *s, const fz_build *b, fz_case *c, fz_stage last, fz_
     if (last <= FZ_LOWER)
         return true;
     if (!fz_case_run(c, tally, f))
+        return false;
+    if (s->o.jit && last >= FZ_PLANNED && !fz_case_jit(c, f))
         return false;
     if (last < FZ_CODEGEN)
         return true;
@@ -226,7 +228,7 @@ static bool has_avx2(void)
 
 static int usage(void)
 {
-    fputs("fuzz [--seed S] [--count N] [--only I] [--emit-c] [--keep DIR] [--row NAME] [--target NAME] [--dtypes float32,int8,...] [--rows] [--all-rows] [--verbose]\n", stderr);
+    fputs("fuzz [--seed S] [--count N] [--only I] [--emit-c] [--jit] [--keep DIR] [--row NAME] [--target NAME] [--dtypes float32,int8,...] [--rows] [--all-rows] [--verbose]\n", stderr);
     return 2;
 }
 
@@ -263,6 +265,8 @@ static bool parse(int argc, char **argv, options *o)
         const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(a, "--emit-c"))
             o->emit_c = true;
+        else if (!strcmp(a, "--jit"))
+            o->jit = true;
         else if (!strcmp(a, "--rows"))
             o->rows = true;
         else if (!strcmp(a, "--all-rows"))

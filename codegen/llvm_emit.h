@@ -1,0 +1,80 @@
+/* codegen/llvm_emit.h: what the parts of the LLVM printer share.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_CODEGEN_LLVM_EMIT_H
+#define FXCC_CODEGEN_LLVM_EMIT_H
+
+#include "codegen/llvm.h"
+#include "codegen/walk.h"
+
+/* A value in scope that the body of a parallel loop must be given: a loop's variable, a local scalar or a local array. */
+typedef struct fx_ll_live {
+    enum { FX_LL_VAR, FX_LL_LOCAL, FX_LL_ARRAY } kind;
+    int number;                  /* of the variable, local or buffer */
+} fx_ll_live;
+
+/* What is open around the statement at hand. */
+typedef struct fx_ll_block {
+    LLVMBasicBlockRef head, end; /* of a loop; an IF or CHECK has only an end */
+    LLVMValueRef phi, limit;     /* a loop's variable and the end of its range; NULL: a loop of one iteration */
+    const fx_stmt *loop;
+    size_t n_live;               /* when it was opened */
+    bool outlined;               /* a parallel loop whose body is a function of its own */
+} fx_ll_block;
+
+/* The function being printed: a step, or the body of a parallel loop of it. */
+typedef struct fx_ll_fn {
+    struct fx_ll_fn *outer;      /* of a parallel loop's body: where the loop stands */
+    LLVMValueRef fn, status;     /* status: a pointer to where a failed CHECK says so */
+    LLVMBuilderRef entry;        /* before the end of the entry block: allocas and sizes */
+    LLVMBasicBlockRef body;      /* the block after it */
+    fx_map sizes;                /* from an expression over the symbols to its value, all in the entry block */
+    LLVMValueRef *bufs;          /* by buffer */
+    LLVMValueRef *symbols;       /* by symbol */
+    LLVMValueRef *vars;          /* by loop variable */
+    LLVMValueRef *locals;        /* by local: the value, or where it is when it is SET */
+    bool *in_memory;             /* by local: it is SET */
+} fx_ll_fn;
+
+typedef struct fx_ll {
+    const fx_llvm *L;
+    const fx_llvm_options *opt;
+    fx_program *p;
+    fx_context *ctx;
+    fx_arena *arena;
+    LLVMContextRef c;
+    LLVMModuleRef m;
+    LLVMBuilderRef b;
+    LLVMTypeRef t_void, t_i1, t_i8, t_i16, t_i32, t_i64, t_half, t_f32, t_f64, t_ptr;
+
+    const fx_step *step;
+    fx_ll_fn *f;
+    int n_vars, n_locals;        /* of the step */
+    fx_dtype *local_types;       /* by local */
+    bool *set;                   /* by local: SET after its declaration */
+    int *bufs; size_t n_bufs, cap_bufs; /* the step uses, in order of first use */
+    bool *seen, *written;        /* by buffer: in bufs; written by the step */
+    fx_ll_live *live; size_t n_live, cap_live; /* in scope, outermost first */
+    fx_ll_block *blocks; size_t n_blocks, cap_blocks;
+    bool parallel;               /* inside the body of a parallel loop */
+    LLVMValueRef *kept; size_t n_kept, cap_kept; /* functions that only later passes will call */
+    int checks;                  /* CHECKs printed so far, in the whole program */
+    fx_map values;               /* of the statement at hand: from an expression to its value */
+} fx_ll;
+
+/* llvm_value.c */
+LLVMTypeRef fx_ll_type(fx_ll *e, fx_dtype dtype);          /* of elements in memory */
+LLVMTypeRef fx_ll_value_type(fx_ll *e, fx_dtype dtype);    /* of scalars: float16 and bfloat16 are floats, bool is a byte */
+LLVMValueRef fx_ll_i64(fx_ll *e, int64_t v);
+LLVMValueRef fx_ll_dim(fx_ll *e, fx_dim d);                /* i64 */
+LLVMValueRef fx_ll_affine(fx_ll *e, const fx_affine *a);   /* i64 */
+LLVMValueRef fx_ll_element(fx_ll *e, int buf, LLVMValueRef index); /* its address */
+fx_status fx_ll_value(fx_ll *e, const fx_sexpr *x, LLVMValueRef *out);
+fx_status fx_ll_stored(fx_ll *e, fx_dtype dtype, const fx_sexpr *x, LLVMValueRef *out); /* the same as what goes to memory */
+LLVMValueRef fx_ll_call(fx_ll *e, const char *name, LLVMTypeRef result, LLVMValueRef *args, unsigned n); /* a function declared by its uses */
+LLVMValueRef fx_ll_intrinsic(fx_ll *e, const char *name, LLVMTypeRef type, LLVMValueRef *args, unsigned n);
+void fx_ll_attribute(fx_ll *e, LLVMValueRef fn, int at, const char *name); /* at: -1 the function, 0 the result, else an argument */
+
+/* llvm_step.c */
+fx_status fx_ll_step(fx_ll *e, const fx_step *step, LLVMValueRef *fn); /* defines step's function; e->bufs are its first parameters, then
+                                                                          the symbols, then a pointer to the status */
+#endif

@@ -1,0 +1,237 @@
+/* jit/code.c: LLVM's form of a program, optimised, made into an object and linked into this process.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/llvm.h"
+#include "jit/code.h"
+
+struct fx_code {
+    const fx_llvm *L;
+    LLVMOrcLLJITRef jit;
+    fx_llvm_run_fn *run;
+};
+
+#define RUN_NAME "fxjit_run"
+
+/* What compiling holds of LLVM's: freed on every way out. */
+typedef struct job {
+    fx_program *p;
+    const fx_code_options *opt;
+    const fx_llvm *L;
+    LLVMContextRef c;
+    LLVMModuleRef m;
+    LLVMTargetMachineRef machine;
+    LLVMMemoryBufferRef object;
+    char *triple, *cpu, *features;
+    fx_code_form form;
+    fx_text *text;
+} job;
+
+static fx_status failed(job *j, const char *what, LLVMErrorRef error)
+{
+    char *why = j->L->GetErrorMessage(error);
+    fx_status status = fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "%s: %s", what, why);
+    j->L->DisposeErrorMessage(why);
+    return status;
+}
+
+static fx_status make_machine(job *j)
+{
+    const fx_llvm *L = j->L;
+    static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelLess, LLVMCodeGenLevelDefault, LLVMCodeGenLevelAggressive};
+    j->triple = L->GetDefaultTargetTriple();
+    j->cpu = L->GetHostCPUName();
+    j->features = L->GetHostCPUFeatures();
+    LLVMTargetRef target;
+    char *why = NULL;
+    if (L->GetTargetFromTriple(j->triple, &target, &why)) {
+        fx_status status = fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "%s has no code for %s: %s", L->file, j->triple, why);
+        L->DisposeMessage(why);
+        return status;
+    }
+    j->machine = L->CreateTargetMachine(target, j->triple, j->cpu, j->features, levels[j->opt->level], LLVMRelocPIC, LLVMCodeModelJITDefault);
+    if (!j->machine)
+        return fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "%s makes no target machine for %s", L->file, j->triple);
+    return FX_OK;
+}
+
+static fx_status optimise(job *j)
+{
+    const fx_llvm *L = j->L;
+    static const char *const passes[] = {"default<O0>", "default<O1>", "default<O2>", "default<O3>"};
+    LLVMTargetDataRef layout = L->CreateTargetDataLayout(j->machine);
+    L->SetModuleDataLayout(j->m, layout);
+    L->DisposeTargetData(layout);
+    L->SetTarget(j->m, j->triple);
+    LLVMPassBuilderOptionsRef options = L->CreatePassBuilderOptions();
+    LLVMErrorRef error = L->RunPasses(j->m, passes[j->opt->level], j->machine, options);
+    L->DisposePassBuilderOptions(options);
+    return error ? failed(j, "LLVM's passes", error) : FX_OK;
+}
+
+static fx_status make_object(job *j, LLVMCodeGenFileType type)
+{
+    char *why = NULL;
+    if (j->L->TargetMachineEmitToMemoryBuffer(j->machine, j->m, type, &why, &j->object)) {
+        fx_status status = fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "LLVM makes no object: %s", why);
+        j->L->DisposeMessage(why);
+        return status;
+    }
+    return FX_OK;
+}
+
+/* Module, optimised. */
+static fx_status make_module(job *j)
+{
+    const char *why;
+    j->L = fx_llvm_load(&why);
+    if (!j->L)
+        return fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "%s", why);
+    FX_TRY(make_machine(j));
+    j->c = j->L->ContextCreate();
+    fx_llvm_options o = {.name = RUN_NAME, .serial = j->opt->serial, .half = strstr(j->features, "+f16c") != NULL};
+    FX_TRY(fx_emit_llvm(j->p, j->L, &o, j->c, &j->m));
+    return optimise(j);
+}
+
+static void end(job *j)
+{
+    const fx_llvm *L = j->L;
+    if (!L)
+        return;
+    if (j->object)
+        L->DisposeMemoryBuffer(j->object);
+    if (j->m)
+        L->DisposeModule(j->m);
+    if (j->c)
+        L->ContextDispose(j->c);
+    if (j->machine)
+        L->DisposeTargetMachine(j->machine);
+    if (j->triple)
+        L->DisposeMessage(j->triple);
+    if (j->cpu)
+        L->DisposeMessage(j->cpu);
+    if (j->features)
+        L->DisposeMessage(j->features);
+}
+
+/* ---- linking ------------------------------------------------------------------------------------------------------ */
+
+static LLVMErrorRef define_symbols(fx_context *ctx, fx_code *code, LLVMOrcJITDylibRef lib)
+{
+    const fx_llvm *L = code->L;
+    size_t n;
+    const fx_code_symbol *symbols = fx_code_symbols(&n);
+    LLVMOrcCSymbolMapPair *pairs = calloc(n, sizeof *pairs);
+    if (!pairs)
+        fx_out_of_memory(ctx);
+    for (size_t i = 0; i < n; i++) {
+        pairs[i].Name = L->OrcLLJITMangleAndIntern(code->jit, symbols[i].name);
+        pairs[i].Sym.Address = (LLVMOrcExecutorAddress)(uintptr_t)symbols[i].address;
+        pairs[i].Sym.Flags.GenericFlags = LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable;
+    }
+    LLVMErrorRef error = L->OrcJITDylibDefine(lib, L->OrcAbsoluteSymbols(pairs, n));
+    free(pairs);
+    if (error)
+        return error;
+    LLVMOrcDefinitionGeneratorRef process; /* C's library */
+    error = L->OrcCreateDynamicLibrarySearchGeneratorForProcess(&process, L->OrcLLJITGetGlobalPrefix(code->jit), NULL, NULL);
+    if (!error)
+        L->OrcJITDylibAddGenerator(lib, process);
+    return error;
+}
+
+static fx_status link_object(job *j, fx_code *code)
+{
+    const fx_llvm *L = j->L;
+    LLVMErrorRef error = L->OrcCreateLLJIT(&code->jit, NULL);
+    if (error)
+        return failed(j, "LLVM's linker", error);
+    LLVMOrcJITDylibRef lib = L->OrcLLJITGetMainJITDylib(code->jit);
+    error = define_symbols(j->p->ctx, code, lib);
+    if (!error) {
+        error = L->OrcLLJITAddObjectFile(code->jit, lib, j->object);
+        j->object = NULL; /* the linker's */
+    }
+    LLVMOrcExecutorAddress at = 0;
+    if (!error)
+        error = L->OrcLLJITLookup(code->jit, &at, RUN_NAME);
+    if (error)
+        return failed(j, "linking the compiled model", error);
+    code->run = (fx_llvm_run_fn *)(uintptr_t)at;
+    return FX_OK;
+}
+
+typedef struct compile_args {
+    job j;
+    fx_code *code;
+} compile_args;
+
+static fx_status compile(void *user)
+{
+    compile_args *a = user;
+    FX_TRY(make_module(&a->j));
+    FX_TRY(make_object(&a->j, LLVMObjectFile));
+    a->code = calloc(1, sizeof *a->code);
+    if (!a->code)
+        fx_out_of_memory(a->j.p->ctx);
+    a->code->L = a->j.L;
+    return link_object(&a->j, a->code);
+}
+
+fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **out)
+{
+    compile_args a = {.j = {.p = p, .opt = opt}};
+    *out = NULL;
+    fx_status status = fx_protect(p->ctx, compile, &a);
+    end(&a.j);
+    if (status == FX_OK)
+        *out = a.code;
+    else
+        fx_code_free(a.code);
+    return status;
+}
+
+int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols,
+                    const uint64_t *offsets)
+{
+    return code->run(io, weights, arena, symbols, offsets);
+}
+
+void fx_code_free(fx_code *code)
+{
+    if (!code)
+        return;
+    if (code->jit) {
+        LLVMErrorRef error = code->L->OrcDisposeLLJIT(code->jit);
+        if (error)
+            code->L->ConsumeError(error);
+    }
+    free(code);
+}
+
+/* ---- as text --------------------------------------------------------------------------------------------------------- */
+
+static fx_status emit(void *user)
+{
+    job *j = user;
+    FX_TRY(make_module(j));
+    if (j->form == FX_CODE_LLVM) {
+        char *s = j->L->PrintModuleToString(j->m);
+        fx_puts(j->text, s);
+        j->L->DisposeMessage(s);
+        return FX_OK;
+    }
+    FX_TRY(make_object(j, j->form == FX_CODE_ASM ? LLVMAssemblyFile : LLVMObjectFile));
+    fx_putn(j->text, j->L->GetBufferStart(j->object), j->L->GetBufferSize(j->object));
+    return FX_OK;
+}
+
+fx_status fx_code_emit(fx_program *p, const fx_code_options *opt, fx_code_form form, fx_text *out)
+{
+    job j = {.p = p, .opt = opt, .form = form, .text = out};
+    fx_status status = fx_protect(p->ctx, emit, &j);
+    end(&j);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* jit/code.h: a loop program as machine code in memory.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_JIT_CODE_H
+#define FXCC_JIT_CODE_H
+
+#include "ir/program.h"
+
+typedef struct fx_code_options {
+    int level;                   /* of LLVM's optimisation, 0 to 3 */
+    bool serial;                 /* parallel loops run on the calling thread */
+} fx_code_options;
+
+/* Code that runs a program; kept apart from it: the program may be freed. Weights stay where the program has them. */
+typedef struct fx_code fx_code;
+
+/* Compiles p, which is planned, for this machine. FX_ERR_UNSUPPORTED: no libLLVM, or a step that has no form; says which. */
+fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **out);
+/* As fx_llvm_run_fn (codegen/llvm.h). Any number of threads at once, each with an arena of its own. */
+int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols,
+                    const uint64_t *offsets);
+void fx_code_free(fx_code *code);
+
+/* symbols.c: the functions that compiled code may call, by name; n: how many. */
+typedef struct fx_code_symbol {
+    const char *name;
+    void *address;
+} fx_code_symbol;
+const fx_code_symbol *fx_code_symbols(size_t *n);
+
+/* Which form of a program to give as text or bytes. */
+typedef enum fx_code_form { FX_CODE_LLVM, FX_CODE_ASM, FX_CODE_OBJECT } fx_code_form;
+fx_status fx_code_emit(fx_program *p, const fx_code_options *opt, fx_code_form form, fx_text *out);
+
+#endif

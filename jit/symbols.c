@@ -1,0 +1,65 @@
+/* jit/symbols.c: what compiled code calls: kernels of libfxrt, functions of scalar expressions, parallel loops.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#define FXRT_FMA 1 /* of what is taken from here nothing rounds otherwise */
+#include "runtime/math.h"
+#include "runtime/math64.h"
+#include "runtime/half.h"
+#include "runtime/int.h"
+#include "runtime/scalars.def"
+
+#include "codegen/llvm.h"
+#include "jit/code.h"
+
+/* Parts of the range to threads, in order. */
+static void parallel(fx_llvm_loop_fn *fn, void *env, int64_t extent)
+{
+#if defined(_OPENMP)
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < extent; i++)
+        fn(env, i, i + 1);
+#else
+    fn(env, 0, extent);
+#endif
+}
+
+/* ---- libfxrt's, by instruction set ---------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+#define ISAS(X, k) X(generic, k) X(avx2, k) X(avx512, k)
+#define VECTOR_ISAS(X, k) X(avx2, k) X(avx512, k)
+#elif defined(__aarch64__)
+#define ISAS(X, k) X(generic, k) X(neon, k)
+#define VECTOR_ISAS(X, k) X(neon, k)
+#else
+#define ISAS(X, k) X(generic, k)
+#define VECTOR_ISAS(X, k)
+#endif
+#define ALL_SCALARS(X) FXRT_SCALARS_1(X) FXRT_SCALARS_2(X) FXRT_SCALARS_3(X)
+
+/* Only their addresses matter here. */
+#define DECLARE(isa, name) void fxrt_##isa##_##name(void);
+#define KERNEL(id, ...) ISAS(DECLARE, id)
+#include "ir/kernel.def"
+#undef KERNEL
+#define DECLARE_SCALAR(f) ISAS(DECLARE, s_##f) VECTOR_ISAS(DECLARE, v_##f)
+ALL_SCALARS(DECLARE_SCALAR)
+
+#define ENTRY(isa, name) {"fxrt_" #isa "_" #name, (void *)(uintptr_t)fxrt_##isa##_##name},
+#define SCALAR_ENTRY(f) ISAS(ENTRY, s_##f) VECTOR_ISAS(ENTRY, v_##f)
+#define OWN(name) {#name, (void *)(uintptr_t)name},
+static const fx_code_symbol symbols[] = {
+#define KERNEL(id, ...) ISAS(ENTRY, id)
+#include "ir/kernel.def"
+#undef KERNEL
+    ALL_SCALARS(SCALAR_ENTRY)
+    {FX_LLVM_PARALLEL, (void *)(uintptr_t)parallel},
+    OWN(fxrt_floor_div_f64) OWN(fxrt_remainder_f64) OWN(fxrt_elu_f64) OWN(fxrt_sigmoid_f64) OWN(fxrt_silu_f64) OWN(fxrt_hardswish_f64)
+    OWN(fxrt_hardsigmoid_f64) OWN(fxrt_gelu_f64) OWN(fxrt_gelu_tanh_f64) OWN(fxrt_softplus_f64) OWN(fxrt_mish_f64)
+    OWN(fxrt_pow_i32) OWN(fxrt_pow_i64) OWN(fxrt_from_f16) OWN(fxrt_to_f16)
+};
+
+const fx_code_symbol *fx_code_symbols(size_t *n)
+{
+    *n = sizeof symbols / sizeof symbols[0];
+    return symbols;
+}

@@ -1,0 +1,80 @@
+/* tests/fuzz/jit.c: cases as machine code in memory.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <stdlib.h>
+
+#include "jit/code.h"
+#include "tests/fuzz/fuzz.h"
+
+typedef struct jit_args {
+    const fz_case *c;            /* the case or one of its variants: inputs and what they have to give */
+    fx_program *p;
+    const fx_code *code;
+    fz_failure *f;
+} jit_args;
+
+static fx_status run(void *user)
+{
+    jit_args *a = user;
+    fx_program *p = a->p;
+    fx_context *ctx = p->ctx;
+    fx_arena *arena = fx_context_arena(ctx);
+    int64_t *values = FX_NEW_ARRAY(arena, int64_t, p->n_symbols + 1);
+    uint64_t *offsets = FX_NEW_ARRAY(arena, uint64_t, p->n_bufs + 1), size;
+    void **io = FX_NEW_ARRAY(arena, void *, p->n_inputs + p->n_outputs + 1);
+    const void **weights = FX_NEW_ARRAY(arena, const void *, p->n_bufs + 1);
+    fx_tensor out[FZ_MAX_OUTPUTS];
+    FX_TRY(fx_program_values(p, a->c->n_in, a->c->in, values));
+    if (!fx_program_arena(p, values, &size, offsets))
+        return fx_fail(ctx, FX_INTERNAL, NULL, "the arena's size is not told");
+    unsigned char *block = fx_arena_alloc(arena, size + 64);
+    memset(block, 0xff, size + 64);
+    block += 64 - (uintptr_t)block % 64;
+    for (size_t i = 0; i < p->n_inputs; i++)
+        io[i] = a->c->in[i].data;
+    for (size_t i = 0; i < p->n_outputs; i++) {
+        int64_t dims[FX_MAX_RANK];
+        for (int d = 0; d < p->outputs[i].rank; d++)
+            if (!fx_dim_eval(fx_program_symbols(p), values, p->outputs[i].dims[d], &dims[d]))
+                return fx_fail(ctx, FX_INTERNAL, NULL, "an output's size is not told");
+        FX_TRY(fx_tensor_create(ctx, p->outputs[i].dtype, p->outputs[i].rank, dims, &out[i]));
+        io[p->n_inputs + i] = out[i].data;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_bufs; i++)
+        if (p->bufs[i].kind == FX_BUF_WEIGHT)
+            weights[n++] = p->bufs[i].data;
+    int32_t status = fx_code_run(a->code, io, weights, block, values, offsets);
+    if (status)
+        return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "check %d fails", status);
+    for (size_t i = 0; i < p->n_outputs; i++) {
+        char text[300];
+        if (fz_compare(a->c, i, &out[i], NULL, text, sizeof text))
+            continue;
+        fz_fail(a->f, FZ_JIT, NULL, "s0 = %lld: %s", (long long)a->c->size, text);
+        snprintf(a->f->kind, sizeof a->f->kind, "values");
+        return FX_ERR_ARGUMENT;
+    }
+    return FX_OK;
+}
+
+bool fz_case_jit(fz_case *c, fz_failure *f)
+{
+    fz_rng r = {c->seed ^ 0x2545f4914f6cdd1du};
+    fx_code_options o = {.level = (int)fz_in(&r, 0, 3), .serial = c->settings.threads == 1};
+    fx_code *code;
+    if (fx_code_compile(c->program, &o, &code) != FX_OK) {
+        fz_fail(f, FZ_JIT, c->ctx, "%s", "");
+        return false;
+    }
+    bool good = true;
+    for (int v = -1; good && v < (c->symbolic ? c->n_variants : 0); v++) {
+        jit_args a = {v < 0 ? c : c->variants[v], c->program, code, f};
+        if (fx_protect(c->ctx, run, &a) != FX_OK) {
+            good = false;
+            if (f->stage != FZ_JIT)
+                fz_fail(f, FZ_JIT, c->ctx, "%s", "");
+        }
+    }
+    fx_code_free(code);
+    return good;
+}
