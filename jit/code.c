@@ -10,6 +10,7 @@ struct fx_code {
     const fx_llvm *L;
     LLVMOrcLLJITRef jit;
     fx_llvm_run_fn *run;
+    fx_llvm_size_fn *arena_size;
 };
 
 #define RUN_NAME "fxjit_run"
@@ -154,12 +155,15 @@ static fx_status link_object(job *j, fx_code *code)
         error = L->OrcLLJITAddObjectFile(code->jit, lib, j->object);
         j->object = NULL; /* the linker's */
     }
-    LLVMOrcExecutorAddress at = 0;
+    LLVMOrcExecutorAddress at = 0, size = 0;
     if (!error)
         error = L->OrcLLJITLookup(code->jit, &at, RUN_NAME);
+    if (!error)
+        error = L->OrcLLJITLookup(code->jit, &size, RUN_NAME "_arena_size");
     if (error)
         return failed(j, "linking the compiled model", error);
     code->run = (fx_llvm_run_fn *)(uintptr_t)at;
+    code->arena_size = (fx_llvm_size_fn *)(uintptr_t)size;
     return FX_OK;
 }
 
@@ -193,10 +197,14 @@ fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **o
     return status;
 }
 
-int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols,
-                    const uint64_t *offsets)
+int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols)
 {
-    return code->run(io, weights, arena, symbols, offsets);
+    return code->run(io, weights, arena, symbols);
+}
+
+uint64_t fx_code_arena_size(const fx_code *code, const int64_t *symbols)
+{
+    return (uint64_t)code->arena_size(symbols);
 }
 
 void fx_code_free(fx_code *code)

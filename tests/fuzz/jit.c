@@ -19,13 +19,11 @@ static fx_status run(void *user)
     fx_context *ctx = p->ctx;
     fx_arena *arena = fx_context_arena(ctx);
     int64_t *values = FX_NEW_ARRAY(arena, int64_t, p->n_symbols + 1);
-    uint64_t *offsets = FX_NEW_ARRAY(arena, uint64_t, p->n_bufs + 1), size;
     void **io = FX_NEW_ARRAY(arena, void *, p->n_inputs + p->n_outputs + 1);
     const void **weights = FX_NEW_ARRAY(arena, const void *, p->n_bufs + 1);
     fx_tensor out[FZ_MAX_OUTPUTS];
     FX_TRY(fx_program_values(p, a->c->n_in, a->c->in, values));
-    if (!fx_program_arena(p, values, &size, offsets))
-        return fx_fail(ctx, FX_INTERNAL, NULL, "the arena's size is not told");
+    uint64_t size = fx_code_arena_size(a->code, values);
     unsigned char *block = fx_arena_alloc(arena, size + 64);
     memset(block, 0xff, size + 64);
     block += 64 - (uintptr_t)block % 64;
@@ -43,7 +41,7 @@ static fx_status run(void *user)
     for (size_t i = 0; i < p->n_bufs; i++)
         if (p->bufs[i].kind == FX_BUF_WEIGHT)
             weights[n++] = p->bufs[i].data;
-    int32_t status = fx_code_run(a->code, io, weights, block, values, offsets);
+    int32_t status = fx_code_run(a->code, io, weights, block, values);
     if (status)
         return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "check %d fails", status);
     for (size_t i = 0; i < p->n_outputs; i++) {

@@ -1,0 +1,63 @@
+/* fxcc/jit.h: models compiled in memory, by LLVM, and called.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCC_JIT_H
+#define FXCC_JIT_H
+
+#include "fxcc/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How to compile. Zero-initialise and set what differs. */
+typedef struct fx_jit_options {
+    int level;                /* of LLVM's optimisation, 1 to 3; 0: 1, the one that compiles fastest into fast code */
+    int threads;              /* most threads a call may use; 0: 8; 1: the calling thread alone */
+    const char *const *dims;  /* sizes the model leaves open, narrowed or fixed, as in fx_compile_options */
+    size_t n_dims;
+    const char *disable;      /* parts of lowering not to do, "fuse,layout" say; NULL: none */
+} fx_jit_options;
+
+/* Machine code of a model, for this machine. Belongs to the graph's context, which must outlive it; weights are where the graph has them,
+ * and must stay there. Freeing it frees its code and arenas. */
+typedef struct fx_function fx_function;
+
+/* Compiles graph, which is left unchanged. One function serves all sizes that the graph leaves open. options may be NULL.
+ * FX_ERR_UNSUPPORTED: there is no libLLVM (the message names the package), or an operation has no form, which is named. */
+fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_function **function);
+void fx_function_free(fx_function *function); /* NULL is allowed; no call may be under way */
+
+/* What goes in or comes out. Strings and the struct belong to the function. */
+typedef struct fx_value_info {
+    const char *name;         /* as the model calls it */
+    fx_dtype dtype;
+    int rank;
+    int64_t min[FX_MAX_RANK], max[FX_MAX_RANK]; /* of sizes; equal where the size is fixed; INT64_MAX: unbounded */
+} fx_value_info;
+size_t fx_function_input_count(const fx_function *function);
+size_t fx_function_output_count(const fx_function *function);
+const fx_value_info *fx_function_input(const fx_function *function, size_t i);  /* NULL past the last */
+const fx_value_info *fx_function_output(const fx_function *function, size_t i);
+
+/* Sets dtype, rank, sizes and dense strides of the outputs that these inputs give (their data and storage are left alone), so that the caller
+ * can make room. Of inputs only dtype, rank and sizes are read. */
+fx_status fx_function_outputs(fx_function *function, size_t n_in, const fx_tensor *in, size_t n_out, fx_tensor *out, char *error, size_t error_size);
+
+/* Runs it. Inputs of any strides; dense ones are read where they lie, others through a dense copy. Outputs are dense, of the sizes
+ * fx_function_outputs tells, written where their data points, and overlap nothing. Any number of threads may call at once.
+ * FX_ERR_ARGUMENT: a dtype, rank, size or pointer that does not fit, or an index out of range: error (of error_size bytes; may be
+ * NULL) names it. FX_ERR_NOMEM: no memory for the arena; it is kept for the next call. */
+fx_status fx_function_call(fx_function *function, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, char *error,
+                           size_t error_size);
+
+/* Bytes of the arena that calls with the sizes of the last call needed (or will, of a model without open sizes), and of weights. */
+void fx_function_memory(const fx_function *function, uint64_t *arena, uint64_t *weights);
+
+/* The code as LLVM's text, assembly or an object file, in memory of the context. */
+typedef enum fx_jit_form { FX_JIT_LLVM_IR, FX_JIT_ASM, FX_JIT_OBJECT } fx_jit_form;
+fx_status fx_jit_emit(fx_graph *graph, const fx_jit_options *options, fx_jit_form form, const char **data, size_t *size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
