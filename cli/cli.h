@@ -21,6 +21,7 @@ int cmd_passes(int argc, char **argv);
 int cmd_target(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_prove(int argc, char **argv);
+int cmd_cache(int argc, char **argv);
 
 /* ---- options.c: the options that compile, show and check have in common -------------------------------------- */
 

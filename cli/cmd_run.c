@@ -1,24 +1,52 @@
-/* cli/cmd_run.c: fxcc run: the reference interpreter on NumPy files.
+/* cli/cmd_run.c: fxcc run: a model on NumPy files, compiled in memory, as emitted C, or by the reference interpreter.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/cli.h"
+#include "fxcc/jit.h"
+
+typedef enum way { WAY_JIT, WAY_INTERPRET, WAY_EMIT_C } way;
 
 typedef struct arguments {
     const char *model, *output;
+    way way;
+    fx_compile_options options;  /* of lowering */
+    int level;
+    bool no_cache, verbose;
     char **files; /* points into argv */
     int n_files;
     long calls;   /* 0: not asked for */
 } arguments;
 
-enum { KEY_CALLS = 0x100, MAX_CALLS = 10000 };
+enum { KEY_CALLS = 0x100, KEY_INTERPRET, KEY_EMIT_C, KEY_NO_CACHE, MAX_CALLS = 10000 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     arguments *a = state->input;
+    double v;
 
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->options;
+        return 0;
+    case KEY_INTERPRET:
+        a->way = WAY_INTERPRET;
+        return 0;
+    case KEY_EMIT_C:
+        a->way = WAY_EMIT_C;
+        return 0;
+    case KEY_NO_CACHE:
+        a->no_cache = true;
+        return 0;
+    case 'O':
+        if (!parse_number(arg, &v) || v < 1 || v > 3 || v != (int)v)
+            argp_error(state, "expected -O1, -O2 or -O3, got '-O%s'", arg);
+        a->level = (int)v;
+        return 0;
+    case 'v':
+        a->verbose = true;
+        return 0;
     case 'o':
         a->output = arg;
         return 0;
@@ -51,20 +79,64 @@ static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0, "write the output (.npy) or all outputs (.npz) here", 0},
     {"calls", KEY_CALLS, "N", 0, "call the model N times in a row on the same inputs and write, for each call, the outputs, then the inputs and buffers "
      "that the model changes, as they are after it", 0},
+    {"interpret", KEY_INTERPRET, NULL, 0, "by the reference interpreter: slow and simple, the judge of the other two", 0},
+    {"emit-c", KEY_EMIT_C, NULL, 0, "as the C that 'fxcc compile' emits, built with $CC (default cc) and $CFLAGS (default -O2)", 0},
+    {NULL, 'O', "LEVEL", 0, "how much LLVM optimises: 1 (default) to 3", 0},
+    {"no-cache", KEY_NO_CACHE, NULL, 0, "neither take compiled code of an earlier run nor keep it; see 'fxcc cache'", 0},
+    {"verbose", 'v', NULL, 0, "print remarks", 0},
     {0}};
 
 static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "MODEL INPUT...",
-    .doc = "Runs a model with the reference interpreter: slow and simple, the judge of what 'fxcc compile' emits. Inputs are .npy files in "
-           "the model's order, or .npz files of several."};
+    .doc = "Runs a model, compiled in memory by LLVM. Inputs are .npy files in the model's order, or .npz files of several.",
+    .children = (const struct argp_child[]){{&lowering_argp, 0, NULL, 0}, {0}}};
+
+/* Compiles and calls. Outputs are tensors of ctx; the array is the caller's to free. 0, or 1 with a message. */
+static int run_jit(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const fx_tensor *in, size_t *n_out, fx_tensor **out)
+{
+    const fx_jit_options o = {.level = a->level, .threads = a->options.threads, .dims = a->options.dims, .n_dims = a->options.n_dims,
+                              .disable = a->options.disable, .cache = a->no_cache ? "" : NULL};
+    char error[512];
+    size_t n_in = fx_graph_input_count(graph);
+    fx_function *f;
+    if (fx_jit_compile(graph, &o, &f) != FX_OK)
+        return 1;
+    *n_out = fx_function_output_count(f);
+    *out = calloc(*n_out + 1, sizeof **out);
+    if (!*out)
+        return complain(command, "out of memory");
+    if (fx_function_outputs(f, n_in, in, *n_out, *out, error, sizeof error) != FX_OK)
+        return complain(command, "%s: %s", a->model, error);
+    for (size_t i = 0; i < *n_out; i++) {
+        const fx_tensor t = (*out)[i];
+        if (fx_tensor_create(ctx, t.dtype, t.rank, t.sizes, &(*out)[i]) != FX_OK)
+            return 1;
+    }
+    if (fx_function_call(f, n_in, in, *n_out, *out, error, sizeof error) != FX_OK)
+        return complain(command, "%s: %s", a->model, error);
+    fx_function_free(f);
+    return 0;
+}
+
+static int run_in(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const fx_tensor *in, size_t *n_out, fx_tensor **out)
+{
+    if (a->way == WAY_JIT)
+        return run_jit(command, ctx, graph, a, in, n_out, out);
+    char *dir = temp_folder(command);
+    int rc = dir ? run_emitted(command, ctx, graph, &a->options, dir, in, n_out, out) : 1;
+    if (dir)
+        temp_remove(dir);
+    free(dir);
+    return rc;
+}
 
 static int run(const char *command, fx_context *ctx, const arguments *a)
 {
     fx_graph *graph;
-    fx_tensor *inputs = NULL, *outputs;
-    size_t n_inputs, n_outputs;
+    fx_tensor *inputs = NULL, *outputs = NULL;
+    size_t n_inputs, n_outputs = 0;
     int rc = 1;
 
     if (fx_load_model(ctx, a->model, &graph) != FX_OK || read_tensors(ctx, a->n_files, a->files, &n_inputs, &inputs) != FX_OK)
@@ -73,11 +145,18 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
         complain(command, "%s: expected %zu inputs, got %zu", a->model, fx_graph_input_count(graph), n_inputs);
     else if ((fx_graph_output_count(graph) != 1 || a->calls) && !has_suffix(a->output, ".npz"))
         complain(command, "%s: expected -o FILE.npz for a model of %zu outputs, got '%s'", a->model, fx_graph_output_count(graph), a->output);
-    else if (fx_graph_shapes_for(graph, n_inputs, inputs, NULL) == FX_OK &&
-             (a->calls ? fx_graph_calls(graph, (size_t)a->calls, n_inputs, inputs, &n_outputs, &outputs)
-                       : fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &outputs)) == FX_OK)
-        rc = write_tensors(ctx, a->output, n_outputs, outputs) != FX_OK;
+    else if (fx_graph_shapes_for(graph, n_inputs, inputs, NULL) == FX_OK) {
+        if (a->way == WAY_INTERPRET)
+            rc = (a->calls ? fx_graph_calls(graph, (size_t)a->calls, n_inputs, inputs, &n_outputs, &outputs)
+                           : fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &outputs)) != FX_OK;
+        else
+            rc = run_in(command, ctx, graph, a, inputs, &n_outputs, &outputs);
+        if (!rc)
+            rc = write_tensors(ctx, a->output, n_outputs, outputs) != FX_OK;
+    }
     free(inputs);
+    if (a->way != WAY_INTERPRET) /* the interpreter's are the context's */
+        free(outputs);
     return rc;
 }
 
@@ -89,9 +168,10 @@ int cmd_run(int argc, char **argv)
     fx_context *ctx = start(&argp, argc, argv, &a);
     if (!ctx)
         return 1;
-    progress_begin("interpreting");
+    progress_begin(a.way == WAY_INTERPRET ? "interpreting" : "running");
     int rc = run(command, ctx, &a);
-    report(command, ctx, false);
+    report(command, ctx, a.verbose);
+    end_options(&a.options);
     fx_context_free(ctx);
     return rc;
 }

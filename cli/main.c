@@ -14,11 +14,12 @@ static const struct {
     {"compile", cmd_compile, "fxcc compile", "a model to C sources"},
     {"show", cmd_show, "fxcc show", "a model as a table, as text or as a picture"},
     {"opt", cmd_opt, "fxcc opt", "run passes over a model's graph: a model to a model"},
-    {"run", cmd_run, "fxcc run", "run a model with the reference interpreter"},
+    {"run", cmd_run, "fxcc run", "run a model: compiled in memory, as C, or interpreted"},
     {"check", cmd_check, "fxcc check", "emit, build and run a model's C and compare it with a reference"},
     {"prove", cmd_prove, "fxcc prove", "prove a model's loops: bounds, races, kernels' preconditions, memory"},
     {"report", cmd_report, "fxcc report", "a table of what models cost as compiled"},
     {"passes", cmd_passes, "fxcc passes", "list the passes over graphs and those of lowering"},
+    {"cache", cmd_cache, "fxcc cache", "the compiled code that is kept: where, how much"},
     {"target", cmd_target, "fxcc target", "tell what a target stands for"},
 };
 
@@ -53,5 +54,5 @@ int main(int argc, char **argv)
             argv[1] = (char *)commands[i].full_name;
             return commands[i].run(argc - 1, argv + 1);
         }
-    return complain("fxcc", "expected a command (compile, show, opt, run, check, prove, report, passes, target), got '%s'; see 'fxcc --help'", word);
+    return complain("fxcc", "expected a command (compile, show, opt, run, check, prove, report, passes, cache, target), got '%s'; see 'fxcc --help'", word);
 }

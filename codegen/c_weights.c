@@ -20,45 +20,18 @@ static int by_offset(const void *a, const void *b)
     return x->buf < y->buf ? -1 : x->buf > y->buf;
 }
 
-/* Sixty-four bits of a large block, eight bytes at a time: splitmix-like, four lanes so that it runs at memory speed. */
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    h = (h ^ v) * 0x9e3779b97f4a7c15u;
-    return h ^ h >> 32;
-}
-
-static uint64_t hash_bytes(uint64_t seed, const void *data, uint64_t size)
-{
-    const unsigned char *p = data;
-    uint64_t lane[4] = {seed, seed ^ 0x243f6a8885a308d3u, seed ^ 0x13198a2e03707344u, seed ^ 0xa4093822299f31d0u};
-    while (size >= 32) {
-        uint64_t v[4];
-        memcpy(v, p, 32);
-        for (int i = 0; i < 4; i++)
-            lane[i] = mix(lane[i], v[i]);
-        p += 32;
-        size -= 32;
-    }
-    uint64_t tail[4] = {size, 0, 0, 0};
-    memcpy((char *)tail, p, (size_t)size);
-    uint64_t h = mix(seed, size);
-    for (int i = 0; i < 4; i++)
-        h = mix(mix(h, tail[i]), lane[i]);
-    return h;
-}
-
 /* What ties a blob to code: layout and content of the weights, and the shape of the program. */
 static void hash_model(fx_emit *e)
 {
     const fx_program *p = e->p;
-    uint64_t h = mix(0x6678636377747331u, p->n_steps);
+    uint64_t h = fx_hash_block(0x6678636377747331u, &p->n_steps, sizeof p->n_steps);
     for (size_t i = 0; i < p->n_steps; i++)
-        h = hash_bytes(h, p->steps[i].name, strlen(p->steps[i].name));
+        h = fx_hash_block(h, p->steps[i].name, strlen(p->steps[i].name));
     for (size_t i = 0; i < e->n_members; i++) {
         const fx_buf *b = &p->bufs[e->members[i].buf];
         uint64_t v[3] = {e->members[i].offset, (uint64_t)b->numel.value, b->dtype};
-        h = hash_bytes(h, v, sizeof v);
-        h = hash_bytes(h, b->data, fx_buf_bytes(b));
+        h = fx_hash_block(h, v, sizeof v);
+        h = fx_hash_block(h, b->data, fx_buf_bytes(b));
     }
     for (int i = 0; i < 8; i++)
         e->hash[i] = (uint8_t)(h >> 8 * i) ^ p->model_hash[i];

@@ -4,6 +4,7 @@
 #define FXCC_CODEGEN_LLVM_H
 
 #include <llvm-c/Analysis.h>
+#include <llvm-c/BitWriter.h>
 #include <llvm-c/Core.h>
 #include <llvm-c/DebugInfo.h>
 #include <llvm-c/Error.h>
@@ -29,10 +30,11 @@ typedef struct fx_llvm {
  * none that fits. */
 const fx_llvm *fx_llvm_load(const char **why);
 
-/* The function a module exports, NAME: runs a program. Tensors are dense. io: inputs, then outputs. weights: by the buffers of kind WEIGHT
- * in order. symbols: the values by position. offsets: by buffer, where each lies in the arena (may be NULL for a program
- * without symbols: then the offsets are constants). Returns 0, or 1 + the number of the CHECK that failed, in order of the program. */
-typedef int32_t fx_llvm_run_fn(void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols, const uint64_t *offsets);
+/* The functions a module exports. NAME runs a program. Tensors are dense. io: inputs, then outputs. weights: by the buffers of kind WEIGHT
+ * in order. symbols: the values by position. Returns 0, or 1 + the number of the CHECK that failed, in order of the program.
+ * NAME_arena_size: bytes of the arena for these values. */
+typedef int32_t fx_llvm_run_fn(void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols);
+typedef int64_t fx_llvm_size_fn(const int64_t *symbols);
 
 /* What emitted code calls to run fn(env, begin, end) on parts of [0, extent), on several threads. */
 typedef void fx_llvm_loop_fn(void *env, int64_t begin, int64_t end);

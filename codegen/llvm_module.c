@@ -26,12 +26,33 @@ static LLVMValueRef pointer_at(fx_ll *e, LLVMValueRef array, size_t i)
     return e->L->BuildLoad2(e->f->entry, e->t_ptr, e->L->BuildGEP2(e->f->entry, e->t_ptr, array, &at, 1, ""), "");
 }
 
+/* Where each slot of the arena begins, in the function's entry block; the end of all comes last. */
+static LLVMValueRef *place_slots(fx_ll *e)
+{
+    const fx_llvm *L = e->L;
+    fx_program *p = e->p;
+    LLVMBuilderRef b = e->f->entry;
+    LLVMValueRef *at = FX_NEW_ARRAY(e->arena, LLVMValueRef, p->n_slots + 1), end = fx_ll_i64(e, p->n_symbols ? 0 : (int64_t)p->arena_size);
+    for (size_t i = 0; i < p->n_slots; i++) {
+        LLVMValueRef largest = fx_ll_i64(e, 0);
+        for (int k = 0; k < p->slots[i].n; k++) {
+            LLVMValueRef bytes = fx_ll_dim(e, p->slots[i].bytes[k]);
+            largest = L->BuildSelect(b, L->BuildICmp(b, LLVMIntSGT, bytes, largest, ""), bytes, largest, "");
+        }
+        at[i] = end;
+        LLVMValueRef up = L->BuildAdd(b, largest, fx_ll_i64(e, 63), "");
+        end = L->BuildAdd(b, end, L->BuildAnd(b, up, fx_ll_i64(e, -64), ""), "");
+    }
+    at[p->n_slots] = end;
+    return at;
+}
+
 /* Where the run function finds each buffer, in its entry block. */
 static void find_bufs(fx_ll *e, LLVMValueRef run)
 {
     const fx_llvm *L = e->L;
     fx_program *p = e->p;
-    LLVMValueRef io = L->GetParam(run, 0), weights = L->GetParam(run, 1), arena = L->GetParam(run, 2), offsets = L->GetParam(run, 4);
+    LLVMValueRef io = L->GetParam(run, 0), weights = L->GetParam(run, 1), arena = L->GetParam(run, 2), *slots = place_slots(e);
     size_t n_weights = 0;
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
@@ -41,9 +62,7 @@ static void find_bufs(fx_ll *e, LLVMValueRef run)
         } else if (b->kind == FX_BUF_WEIGHT) {
             v = pointer_at(e, weights, n_weights++);
         } else if (b->kind == FX_BUF_ARENA) {
-            LLVMValueRef at = fx_ll_i64(e, (int64_t)b->offset), place = fx_ll_i64(e, b->id);
-            if (b->slot >= 0)
-                at = L->BuildLoad2(e->f->entry, e->t_i64, L->BuildGEP2(e->f->entry, e->t_i64, offsets, &place, 1, ""), "");
+            LLVMValueRef at = b->slot >= 0 ? slots[b->slot] : fx_ll_i64(e, (int64_t)b->offset);
             v = L->BuildGEP2(e->f->entry, e->t_i8, arena, &at, 1, "");
         }
         e->f->bufs[i] = v;
@@ -63,30 +82,49 @@ static void copy_outputs(fx_ll *e)
     }
 }
 
+/* Opens an exported function whose last parameter is the array of the symbols' values. */
+static void open_exported(fx_ll *e, fx_ll_fn *f, const char *name, LLVMTypeRef result, unsigned n)
+{
+    const fx_llvm *L = e->L;
+    LLVMTypeRef types[4] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr};
+    *f = (fx_ll_fn){.fn = L->AddFunction(e->m, name, L->FunctionType(result, types, n, 0)), .entry = L->CreateBuilderInContext(e->c)};
+    fx_ll_attribute(e, f->fn, -1, "nounwind");
+    f->symbols = FX_NEW_ARRAY(e->arena, LLVMValueRef, e->p->n_symbols + 1);
+    LLVMBasicBlockRef entry = L->AppendBasicBlockInContext(e->c, f->fn, "entry");
+    f->body = L->AppendBasicBlockInContext(e->c, f->fn, "body");
+    L->PositionBuilderAtEnd(f->entry, entry);
+    L->PositionBuilderBefore(f->entry, L->BuildBr(f->entry, f->body));
+    for (size_t i = 0; i < e->p->n_symbols; i++) {
+        LLVMValueRef at = fx_ll_i64(e, (int64_t)i);
+        f->symbols[i] = L->BuildLoad2(f->entry, e->t_i64, L->BuildGEP2(f->entry, e->t_i64, L->GetParam(f->fn, n - 1), &at, 1, ""), "");
+    }
+    e->f = f;
+}
+
+static void put_arena_size(fx_ll *e)
+{
+    fx_ll_fn f;
+    open_exported(e, &f, fx_arena_printf(e->arena, "%s_arena_size", e->opt->name), e->t_i64, 1);
+    LLVMValueRef *at = place_slots(e);
+    e->L->PositionBuilderAtEnd(e->b, f.body);
+    e->L->BuildRet(e->b, at[e->p->n_slots]);
+    e->L->DisposeBuilder(f.entry);
+}
+
 static fx_status put_run(fx_ll *e)
 {
     const fx_llvm *L = e->L;
     fx_program *p = e->p;
-    LLVMTypeRef types[5] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr};
-    LLVMValueRef run = L->AddFunction(e->m, e->opt->name, L->FunctionType(e->t_i32, types, 5, 0));
-    fx_ll_attribute(e, run, -1, "nounwind");
-    fx_ll_fn f = {.fn = run, .entry = L->CreateBuilderInContext(e->c)};
+    fx_ll_fn f;
+    open_exported(e, &f, e->opt->name, e->t_i32, 4);
     f.bufs = FX_NEW_ARRAY(e->arena, LLVMValueRef, p->n_bufs + 1);
-    f.symbols = FX_NEW_ARRAY(e->arena, LLVMValueRef, p->n_symbols + 1);
-    LLVMBasicBlockRef entry = L->AppendBasicBlockInContext(e->c, run, "entry"), body = L->AppendBasicBlockInContext(e->c, run, "body");
+    LLVMValueRef run = f.fn;
     LLVMBasicBlockRef done = L->AppendBasicBlockInContext(e->c, run, "done");
-    L->PositionBuilderAtEnd(f.entry, entry);
-    L->PositionBuilderBefore(f.entry, L->BuildBr(f.entry, body));
-    for (size_t i = 0; i < p->n_symbols; i++) {
-        LLVMValueRef at = fx_ll_i64(e, (int64_t)i);
-        f.symbols[i] = L->BuildLoad2(f.entry, e->t_i64, L->BuildGEP2(f.entry, e->t_i64, L->GetParam(run, 3), &at, 1, ""), "");
-    }
     f.status = L->BuildAlloca(f.entry, e->t_i32, "status");
     L->BuildStore(f.entry, L->ConstInt(e->t_i32, 0, 0), f.status);
-    e->f = &f;
     find_bufs(e, run);
     LLVMBuilderRef b = L->CreateBuilderInContext(e->c);
-    L->PositionBuilderAtEnd(b, body);
+    L->PositionBuilderAtEnd(b, f.body);
     for (size_t s = 0; s < p->n_steps; s++) {
         LLVMValueRef fn;
         int checks = e->checks;
@@ -140,6 +178,7 @@ fx_status fx_emit_llvm(fx_program *p, const fx_llvm *L, const fx_llvm_options *o
     e.seen = FX_NEW_ARRAY(e.arena, bool, p->n_bufs + 1);
     e.written = FX_NEW_ARRAY(e.arena, bool, p->n_bufs + 1);
     make_types(&e);
+    put_arena_size(&e);
     fx_status status = put_run(&e);
     L->DisposeBuilder(e.b);
     keep(&e);

@@ -8,6 +8,7 @@
 
 #include "driver/driver.h"
 #include "fxcc/jit.h"
+#include "jit/cache.h"
 #include "jit/code.h"
 
 /* Scratch memory of one call at a time. */
@@ -61,7 +62,10 @@ static fx_status lower(compile_job *job, fx_code_options *code)
     FX_TRY(fx_lower_quietly(job->graph, &c, &job->program));
     if (job->program->n_symbols > MOST_SYMBOLS)
         return fx_fail(ctx, FX_ERR_UNSUPPORTED, NULL, "%zu open sizes: at most %d are supported", job->program->n_symbols, MOST_SYMBOLS);
-    *code = (fx_code_options){.level = o->level ? o->level : 1, .serial = o->threads == 1};
+    *code = (fx_code_options){.level = o->level ? o->level : 1, .threads = c.threads ? c.threads : 8, .cache_most = o->cache_most ? o->cache_most : UINT64_C(1) << 30};
+    char folder[4096];
+    if (o->cache ? *o->cache != 0 : fx_cache_folder(folder, sizeof folder))
+        code->cache = fx_intern(ctx, o->cache ? o->cache : folder);
     return FX_OK;
 }
 
@@ -181,6 +185,25 @@ void fx_function_memory(const fx_function *f, uint64_t *arena, uint64_t *weights
 {
     *arena = f->program->n_symbols ? f->last_arena : f->program->arena_size;
     *weights = f->program->weights_size;
+}
+
+bool fx_function_cached(const fx_function *f)
+{
+    return fx_code_cached(f->code);
+}
+
+fx_status fx_jit_cache(fx_context *ctx, const char *folder, bool clear, fx_jit_cache_info *info, char *path, size_t path_size)
+{
+    char own[4096];
+    if (folder && strlen(folder) < sizeof own)
+        strcpy(own, folder);
+    else if (folder || !fx_cache_folder(own, sizeof own))
+        return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "there is no folder for compiled models: neither $FXCC_CACHE, $XDG_CACHE_HOME nor $HOME names one");
+    fx_cache_info seen = fx_cache_look(own, clear);
+    *info = (fx_jit_cache_info){seen.entries, seen.bytes};
+    if (path && path_size)
+        snprintf(path, path_size, "%s", own);
+    return FX_OK;
 }
 
 /* ---- calling -------------------------------------------------------------------------------------------------------------- */

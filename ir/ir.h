@@ -58,6 +58,8 @@ fx_arena *fx_context_arena(fx_context *ctx);
 fx_context *fx_context_create_with(void *(*alloc)(void *user, size_t size), void (*dealloc)(void *user, void *p),
                                    void *user);
 
+uint64_t fx_hash_block(uint64_t seed, const void *data, uint64_t size); /* of large blocks, at memory speed; not against an enemy */
+
 /* ---- map.c: a hash map from pointers (interned strings, nodes) to pointers ---------------------------- */
 
 /* Zero-initialise. Not for iteration: order must never depend on addresses. */

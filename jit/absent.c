@@ -40,6 +40,12 @@ uint64_t fx_code_arena_size(const fx_code *code, const int64_t *symbols)
     return 0;
 }
 
+bool fx_code_cached(const fx_code *code)
+{
+    (void)code;
+    return false;
+}
+
 void fx_code_free(fx_code *code)
 {
     (void)code;

@@ -4,13 +4,17 @@
 #include <string.h>
 
 #include "codegen/llvm.h"
+#include "jit/cache.h"
 #include "jit/code.h"
+#include "jit/run.h"
 
 struct fx_code {
     const fx_llvm *L;
     LLVMOrcLLJITRef jit;
     fx_llvm_run_fn *run;
     fx_llvm_size_fn *arena_size;
+    int threads;
+    bool cached;
 };
 
 #define RUN_NAME "fxjit_run"
@@ -25,6 +29,7 @@ typedef struct job {
     LLVMTargetMachineRef machine;
     LLVMMemoryBufferRef object;
     char *triple, *cpu, *features;
+    bool cached;                 /* the object was kept from before */
     fx_code_form form;
     fx_text *text;
 } job;
@@ -71,6 +76,21 @@ static fx_status optimise(job *j)
     return error ? failed(j, "LLVM's passes", error) : FX_OK;
 }
 
+/* The module as lowering decided it. */
+static fx_status make_module(job *j)
+{
+    const char *why;
+    j->L = fx_llvm_load(&why);
+    if (!j->L)
+        return fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "%s", why);
+    FX_TRY(make_machine(j));
+    j->c = j->L->ContextCreate();
+    fx_llvm_options o = {.name = RUN_NAME, .serial = j->opt->threads == 1, .half = strstr(j->features, "+f16c") != NULL};
+    return fx_emit_llvm(j->p, j->L, &o, j->c, &j->m);
+}
+
+/* ---- objects ---------------------------------------------------------------------------------------------------------- */
+
 static fx_status make_object(job *j, LLVMCodeGenFileType type)
 {
     char *why = NULL;
@@ -82,18 +102,41 @@ static fx_status make_object(job *j, LLVMCodeGenFileType type)
     return FX_OK;
 }
 
-/* Module, optimised. */
-static fx_status make_module(job *j)
+/* What an object depends on: the module, the machine, the versions. */
+static fx_cache_key make_key(job *j)
 {
-    const char *why;
-    j->L = fx_llvm_load(&why);
-    if (!j->L)
-        return fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "%s", why);
-    FX_TRY(make_machine(j));
-    j->c = j->L->ContextCreate();
-    fx_llvm_options o = {.name = RUN_NAME, .serial = j->opt->serial, .half = strstr(j->features, "+f16c") != NULL};
-    FX_TRY(fx_emit_llvm(j->p, j->L, &o, j->c, &j->m));
-    return optimise(j);
+    const fx_llvm *L = j->L;
+    fx_text t;
+    fx_text_init(&t, j->p->arena);
+    fx_printf(&t, "fxcc %s, %s, LLVM %d, level %d, %s, %s, %s\n", FXCC_VERSION, L->file, L->version, j->opt->level, j->triple, j->cpu, j->features);
+    LLVMMemoryBufferRef bits = L->WriteBitcodeToMemoryBuffer(j->m);
+    fx_putn(&t, L->GetBufferStart(bits), L->GetBufferSize(bits));
+    L->DisposeMemoryBuffer(bits);
+    return (fx_cache_key){t.data, t.size};
+}
+
+/* The object of j's module: of the cache, or made now and kept there. */
+static fx_status find_object(job *j)
+{
+    const fx_llvm *L = j->L;
+    const char *folder = j->opt->cache;
+    fx_cache_key key = {NULL, 0};
+    if (folder) {
+        void *object;
+        size_t size;
+        key = make_key(j);
+        if (fx_cache_get(folder, &key, &object, &size)) {
+            j->object = L->CreateMemoryBufferWithMemoryRangeCopy(object, size, "model");
+            free(object);
+            j->cached = true;
+            return FX_OK;
+        }
+    }
+    FX_TRY(optimise(j));
+    FX_TRY(make_object(j, LLVMObjectFile));
+    if (folder && !fx_cache_put(folder, &key, L->GetBufferStart(j->object), L->GetBufferSize(j->object), j->opt->cache_most))
+        fx_remark(j->p->ctx, NULL, "the compiled model is not kept: %s cannot be written", folder);
+    return FX_OK;
 }
 
 static void end(job *j)
@@ -176,11 +219,13 @@ static fx_status compile(void *user)
 {
     compile_args *a = user;
     FX_TRY(make_module(&a->j));
-    FX_TRY(make_object(&a->j, LLVMObjectFile));
+    FX_TRY(find_object(&a->j));
     a->code = calloc(1, sizeof *a->code);
     if (!a->code)
         fx_out_of_memory(a->j.p->ctx);
     a->code->L = a->j.L;
+    a->code->cached = a->j.cached;
+    a->code->threads = a->j.opt->threads;
     return link_object(&a->j, a->code);
 }
 
@@ -199,12 +244,17 @@ fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **o
 
 int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols)
 {
-    return code->run(io, weights, arena, symbols);
+    return fx_code_with_threads(code->threads, code->run, io, weights, arena, symbols);
 }
 
 uint64_t fx_code_arena_size(const fx_code *code, const int64_t *symbols)
 {
     return (uint64_t)code->arena_size(symbols);
+}
+
+bool fx_code_cached(const fx_code *code)
+{
+    return code->cached;
 }
 
 void fx_code_free(fx_code *code)
@@ -225,6 +275,7 @@ static fx_status emit(void *user)
 {
     job *j = user;
     FX_TRY(make_module(j));
+    FX_TRY(optimise(j));
     if (j->form == FX_CODE_LLVM) {
         char *s = j->L->PrintModuleToString(j->m);
         fx_puts(j->text, s);

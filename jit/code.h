@@ -7,7 +7,9 @@
 
 typedef struct fx_code_options {
     int level;                   /* of LLVM's optimisation, 0 to 3 */
-    bool serial;                 /* parallel loops run on the calling thread */
+    int threads;                 /* most that a run may use; 1: the calling one */
+    const char *cache;           /* folder of objects compiled before (jit/cache.h); NULL: none */
+    uint64_t cache_most;         /* bytes they may take */
 } fx_code_options;
 
 /* Code that runs a program; kept apart from it: the program may be freed. Weights stay where the program has them. */
@@ -19,6 +21,7 @@ fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **o
 int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols);
 /* Bytes of the arena a run with these values of the symbols needs. */
 uint64_t fx_code_arena_size(const fx_code *code, const int64_t *symbols);
+bool fx_code_cached(const fx_code *code); /* kept from an earlier compile */
 void fx_code_free(fx_code *code);
 
 /* symbols.c: the functions that compiled code may call, by name; n: how many. */

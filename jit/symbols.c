@@ -1,5 +1,9 @@
 /* jit/symbols.c: what compiled code calls: kernels of libfxrt, functions of scalar expressions, parallel loops.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
 #define FXRT_FMA 1 /* of what is taken from here nothing rounds otherwise */
 #include "runtime/math.h"
 #include "runtime/math64.h"
@@ -9,6 +13,7 @@
 
 #include "codegen/llvm.h"
 #include "jit/code.h"
+#include "jit/run.h"
 
 /* Parts of the range to threads, in order. */
 static void parallel(fx_llvm_loop_fn *fn, void *env, int64_t extent)
@@ -19,6 +24,25 @@ static void parallel(fx_llvm_loop_fn *fn, void *env, int64_t extent)
         fn(env, i, i + 1);
 #else
     fn(env, 0, extent);
+#endif
+}
+
+/* Kernels and parallel loops ask OpenMP how many threads there shall be, which is a setting of the thread that calls. */
+int32_t fx_code_with_threads(int threads, fx_llvm_run_fn *run, void *const *io, const void *const *weights, unsigned char *arena,
+                             const int64_t *symbols)
+{
+#if defined(_OPENMP)
+    const int before = omp_get_max_threads();
+    const bool fewer = threads > 0 && threads < before;
+    if (fewer)
+        omp_set_num_threads(threads);
+    const int32_t status = run(io, weights, arena, symbols);
+    if (fewer)
+        omp_set_num_threads(before);
+    return status;
+#else
+    (void)threads;
+    return run(io, weights, arena, symbols);
 #endif
 }
 

@@ -15,6 +15,8 @@ typedef struct fx_jit_options {
     int threads;              /* most threads a call may use; 0: 8; 1: the calling thread alone */
     const char *const *dims;  /* sizes the model leaves open, narrowed or fixed, as in fx_compile_options */
     size_t n_dims;
+    const char *cache;        /* folder of objects that were compiled before; NULL: $FXCC_CACHE, or fxcc/jit in $XDG_CACHE_HOME or ~/.cache; "": none */
+    uint64_t cache_most;      /* bytes it may take; 0: 1 GiB. Those not used for longest go first */
     const char *disable;      /* parts of lowering not to do, "fuse,layout" say; NULL: none */
 } fx_jit_options;
 
@@ -52,6 +54,15 @@ fx_status fx_function_call(fx_function *function, size_t n_in, const fx_tensor *
 
 /* Bytes of the arena that calls with the sizes of the last call needed (or will, of a model without open sizes), and of weights. */
 void fx_function_memory(const fx_function *function, uint64_t *arena, uint64_t *weights);
+
+/* Whether the code was kept from an earlier compile. */
+bool fx_function_cached(const fx_function *function);
+
+/* The entries of a cache (folder as in fx_jit_options) and their bytes; `clear` removes them. The folder's path is put into path. */
+typedef struct fx_jit_cache_info {
+    uint64_t entries, bytes;
+} fx_jit_cache_info;
+fx_status fx_jit_cache(fx_context *ctx, const char *folder, bool clear, fx_jit_cache_info *info, char *path, size_t path_size);
 
 /* The code as LLVM's text, assembly or an object file, in memory of the context. */
 typedef enum fx_jit_form { FX_JIT_LLVM_IR, FX_JIT_ASM, FX_JIT_OBJECT } fx_jit_form;

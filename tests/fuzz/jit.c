@@ -58,7 +58,7 @@ static fx_status run(void *user)
 bool fz_case_jit(fz_case *c, fz_failure *f)
 {
     fz_rng r = {c->seed ^ 0x2545f4914f6cdd1du};
-    fx_code_options o = {.level = (int)fz_in(&r, 0, 3), .serial = c->settings.threads == 1};
+    fx_code_options o = {.level = (int)fz_in(&r, 0, 3), .threads = c->settings.threads};
     fx_code *code;
     if (fx_code_compile(c->program, &o, &code) != FX_OK) {
         fz_fail(f, FZ_JIT, c->ctx, "%s", "");
