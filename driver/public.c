@@ -99,6 +99,47 @@ size_t fx_graph_output_count(const fx_graph *graph)
     return output_leaf(graph, SIZE_MAX, &unused);
 }
 
+/* Each operand becomes its number among the operands. */
+typedef struct numbering {
+    fx_context *ctx;
+    int64_t next;
+} numbering;
+
+static const fx_arg *number_leaf(void *user, const fx_arg *leaf)
+{
+    numbering *n = user;
+    return leaf->kind == FX_ARG_NODE ? fx_arg_int(n->ctx, n->next++) : leaf;
+}
+
+typedef struct tree_job {
+    const fx_graph *graph;
+    const fx_arg *tree;
+} tree_job;
+
+static fx_status find_tree(void *arg)
+{
+    tree_job *job = arg;
+    fx_node *output = fx_graph_output_node(job->graph);
+    numbering n = {job->graph->ctx, 0};
+    job->tree = job->graph->out_tree;
+    if (job->tree || !output || !output->args->n)
+        return FX_OK;
+    /* An imported graph returns a tuple always; one of one item without a tree stands for the item. */
+    if (job->graph->stage != FX_STAGE_CAPTURED && output->args->items[0]->kind == FX_ARG_TUPLE && output->args->items[0]->n == 1)
+        job->tree = fx_arg_int(n.ctx, 0);
+    else
+        job->tree = fx_arg_map(n.ctx, output->args->items[0], number_leaf, &n);
+    return FX_OK;
+}
+
+fx_value fx_graph_output_tree(const fx_graph *graph)
+{
+    tree_job job = {graph, NULL};
+    if (fx_protect(graph->ctx, find_tree, &job) != FX_OK || !job.tree)
+        return fx_v_none();
+    return fx_value_of(graph->ctx, NULL, job.tree);
+}
+
 static fx_status shape_of(const fx_graph *g, const char *what, size_t i, const fx_node *n, fx_tensor *out)
 {
     int64_t stride = 1;

@@ -129,7 +129,6 @@ void fx_warn(fx_context *ctx, const fx_loc *loc, const char *fmt, ...) __attribu
 void fx_remark(fx_context *ctx, const fx_loc *loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Forgets the diagnostics past the first `count`: of what was only tried. */
-void fx_diag_truncate(fx_context *ctx, size_t count);
 
 /* `FX_TRY(call);` hands any failure to the caller. */
 #define FX_TRY(call)                                  \

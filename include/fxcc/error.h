@@ -57,6 +57,7 @@ size_t fx_diag_count(const fx_context *ctx);
 const fx_diag *fx_diag_get(const fx_context *ctx, size_t i);
 
 void fx_diag_clear(fx_context *ctx);
+void fx_diag_truncate(fx_context *ctx, size_t count); /* forgets all but the first */
 
 /* Writes "file: entry: node 'n' (module.path, frame): message" into buf as snprintf does: at most
  * size bytes with the terminating zero; returns the length the whole text has. */

@@ -1,0 +1,391 @@
+/* python/core/graph.c: graphs: looking, editing, passes, output.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "core.h"
+
+PyObject *fxpy_graph_new(fxpy_context *c, fx_graph *g)
+{
+    fxpy_graph *self = PyObject_New(fxpy_graph, fxpy_graph_type);
+    if (!self)
+        return NULL;
+    Py_INCREF((PyObject *)c);
+    self->context = c;
+    self->g = g;
+    return (PyObject *)self;
+}
+
+static void graph_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_DECREF((PyObject *)((fxpy_graph *)self)->context);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+/* Graph(name="graph"): an empty one, in a context of its own. */
+static PyObject *graph_create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"name", NULL};
+    const char *name = "graph";
+    (void)type;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|s:Graph", names, &name))
+        return NULL;
+    fxpy_context *c = fxpy_context_new();
+    if (!c)
+        return NULL;
+    fx_graph *g = fx_graph_create(c->ctx, name);
+    PyObject *o = g ? fxpy_graph_new(c, g) : PyErr_NoMemory();
+    Py_DECREF((PyObject *)c);
+    return o;
+}
+
+/* What runs without the GIL: a call on the graph that gives a status. */
+#define UNLOCKED(self, call)                                        \
+    fxpy_context *c = (self)->context;                              \
+    fx_status status;                                               \
+    fxpy_enter(c);                                                  \
+    size_t since = fx_diag_count(c->ctx);                           \
+    Py_BEGIN_ALLOW_THREADS                                          \
+    status = call;                                                  \
+    Py_END_ALLOW_THREADS
+
+/* ---- nodes --------------------------------------------------------------------------------------------------------------------- */
+
+static PyObject *get_nodes(PyObject *o, void *unused)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    (void)unused;
+    PyObject *list = PyList_New(0);
+    fxpy_enter(self->context);
+    for (fx_node *n = fx_graph_first(self->g); list && n; n = fx_node_next(n)) {
+        PyObject *node = fxpy_node_new(self, n);
+        if (!node || PyList_Append(list, node) != 0)
+            Py_CLEAR(list);
+        Py_XDECREF(node);
+    }
+    fxpy_leave(self->context);
+    return list;
+}
+
+static PyObject *find(PyObject *o, PyObject *arg)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
+    if (!name)
+        return NULL;
+    fx_node *n = fx_graph_find_node(self->g, name);
+    if (!n) {
+        PyErr_Format(PyExc_KeyError, "there is no node '%s'", name);
+        return NULL;
+    }
+    return fxpy_node_new(self, n);
+}
+
+static const char *opcode_name(int i)
+{
+    return fx_opcode_name((fx_opcode)i);
+}
+
+static int opcode_of(const char *name, fx_opcode *out)
+{
+    for (int i = FX_PLACEHOLDER; i <= FX_OUTPUT; i++)
+        if (!strcmp(opcode_name(i), name)) {
+            *out = (fx_opcode)i;
+            return 0;
+        }
+    PyErr_Format(PyExc_ValueError, "expected an opcode (placeholder, get_attr, call_function, call_method, call_module, output), got '%s'", name);
+    return -1;
+}
+
+/* create_node(opcode, target, args=(), kwargs={}, name=None, before=None) */
+static PyObject *create_node(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"opcode", "target", "args", "kwargs", "name", "before", NULL};
+    fxpy_graph *self = (fxpy_graph *)o;
+    const char *opcode, *target, *name = NULL;
+    PyObject *node_args = NULL, *node_kwargs = NULL, *before = Py_None, *keep = PyList_New(0), *result = NULL;
+    fx_value a = fx_v_tuple(0, NULL), k = fx_v_dict(0, NULL, NULL);
+    fx_opcode op;
+    if (!keep || !PyArg_ParseTupleAndKeywords(args, kwargs, "ss|OOzO:create_node", names, &opcode, &target, &node_args, &node_kwargs, &name, &before) ||
+        opcode_of(opcode, &op) != 0)
+        goto done;
+    if ((node_args && fxpy_to_value(self, node_args, keep, &a) != 0) || (node_kwargs && fxpy_to_value(self, node_kwargs, keep, &k) != 0))
+        goto done;
+    if ((a.kind != FX_ARG_TUPLE && a.kind != FX_ARG_LIST) || k.kind != FX_ARG_DICT || (before != Py_None && Py_TYPE(before) != fxpy_node_type)) {
+        PyErr_SetString(PyExc_TypeError, "expected args as a tuple, kwargs as a dict, before as a Node");
+        goto done;
+    }
+    fxpy_enter(self->context);
+    size_t since = fx_diag_count(self->context->ctx);
+    fx_insert_point at = {0};
+    if (before != Py_None)
+        at = fx_graph_inserting_before(self->g, ((fxpy_node *)before)->n);
+    fx_node *n = fx_graph_create_node(self->g, op, target, a.n, a.as.items, k.n, k.keys, k.as.items, name);
+    if (before != Py_None)
+        fx_graph_restore_insert_point(at);
+    result = n ? fxpy_node_new(self, n) : fxpy_raise(self->context, fx_graph_status(self->g), since);
+    fxpy_leave(self->context);
+done:
+    Py_XDECREF(keep);
+    return result;
+}
+
+static PyObject *erase_node(PyObject *o, PyObject *node)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    if (Py_TYPE(node) != fxpy_node_type)
+        return PyErr_Format(PyExc_TypeError, "expected a Node");
+    fxpy_enter(self->context);
+    size_t since = fx_diag_count(self->context->ctx);
+    fx_status status = fx_graph_erase_node(self->g, ((fxpy_node *)node)->n);
+    PyObject *result = status == FX_OK ? Py_None : fxpy_raise(self->context, status, since);
+    fxpy_leave(self->context);
+    Py_XINCREF(result);
+    return result;
+}
+
+static PyObject *eliminate_dead_code(PyObject *o, PyObject *unused)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    (void)unused;
+    size_t removed = 0;
+    UNLOCKED(self, fx_graph_eliminate_dead_code(self->g, NULL, NULL, &removed))
+    PyObject *result = status == FX_OK ? PyLong_FromSize_t(removed) : fxpy_raise(c, status, since);
+    fxpy_leave(c);
+    return result;
+}
+
+static PyObject *lint(PyObject *o, PyObject *unused)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    (void)unused;
+    UNLOCKED(self, fx_graph_lint(self->g, FX_LINT_ALL))
+    PyObject *result = status == FX_OK ? Py_None : fxpy_raise(c, status, since);
+    fxpy_leave(c);
+    Py_XINCREF(result);
+    return result;
+}
+
+static PyObject *copy(PyObject *o, PyObject *unused)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    (void)unused;
+    fxpy_enter(self->context);
+    size_t since = fx_diag_count(self->context->ctx);
+    fx_graph *g = fx_graph_deepcopy(self->g);
+    PyObject *result = g ? fxpy_graph_new(self->context, g) : fxpy_raise(self->context, fx_graph_status(self->g), since);
+    fxpy_leave(self->context);
+    return result;
+}
+
+/* ---- texts and files -------------------------------------------------------------------------------------------------------------- */
+
+static PyObject *format(PyObject *o, PyObject *args)
+{
+    static const char *const forms[] = {"table", "text", "dot", "code", "readable", "tabular", "json"}; /* by fx_form */
+    fxpy_graph *self = (fxpy_graph *)o;
+    const char *form = "readable", *text = NULL;
+    size_t i = 0;
+    if (!PyArg_ParseTuple(args, "|s:format", &form))
+        return NULL;
+    while (i < 7 && strcmp(forms[i], form))
+        i++;
+    if (i == 7)
+        return PyErr_Format(PyExc_ValueError, "expected table, text, dot, code, readable, tabular or json, got '%s'", form);
+    UNLOCKED(self, fx_graph_format(self->g, (fx_form)i, &text))
+    PyObject *result = status == FX_OK ? PyUnicode_FromString(text) : fxpy_raise(c, status, since);
+    fxpy_leave(c);
+    return result;
+}
+
+static PyObject *save(PyObject *o, PyObject *path)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    PyObject *bytes = NULL;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    const char *name = PyBytes_AsString(bytes);
+    UNLOCKED(self, fx_model_save(self->g, name))
+    PyObject *result = status != FX_OK ? fxpy_raise(c, status, since) : fxpy_warn(c, since) == 0 ? Py_None : NULL;
+    fxpy_leave(c);
+    Py_DECREF(bytes);
+    Py_XINCREF(result);
+    return result;
+}
+
+/* {"s0": 8} or ["s0=8"] is the caller's business: a sequence of strings comes here. */
+enum { MOST_DIMS = 64 };
+static int dims_of(PyObject *o, PyObject *keep, const char **dims, size_t *n)
+{
+    *n = 0;
+    if (!o || o == Py_None)
+        return 0;
+    Py_ssize_t size = PySequence_Size(o);
+    if (size < 0 || size > MOST_DIMS) {
+        PyErr_SetString(PyExc_ValueError, "expected at most 64 sizes, as strings");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < size; i++) {
+        PyObject *item = PySequence_GetItem(o, i);
+        if (!item || PyList_Append(keep, item) != 0) {
+            Py_XDECREF(item);
+            return -1;
+        }
+        Py_DECREF(item); /* the list has it */
+        if (!(dims[i] = PyUnicode_AsUTF8AndSize(item, NULL)))
+            return -1;
+    }
+    *n = (size_t)size;
+    return 0;
+}
+
+/* emit_c(dir, *, target=None, prefix=None, threads=0, link_runtime=False, check=False, dims=None, disable=None) -> dict */
+static PyObject *emit_c(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"dir", "target", "prefix", "threads", "link_runtime", "check", "dims", "disable", NULL};
+    fxpy_graph *self = (fxpy_graph *)o;
+    PyObject *path = NULL, *dims = NULL, *keep = PyList_New(0), *result = NULL;
+    const char *texts[MOST_DIMS];
+    int link = 0, check = 0;
+    fx_compile_options options = {0};
+    fx_compile_result r = {0};
+    if (!keep || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$zzippOz:emit_c", names, PyUnicode_FSConverter, &path, &options.target, &options.prefix,
+                                              &options.threads, &link, &check, &dims, &options.disable) ||
+        dims_of(dims, keep, texts, &options.n_dims) != 0)
+        goto done;
+    options.dims = texts;
+    options.link_runtime = link;
+    options.check = check;
+    const char *dir = PyBytes_AsString(path);
+    {
+        UNLOCKED(self, fx_compile(self->g, &options, dir, &r))
+        if (status != FX_OK)
+            fxpy_raise(c, status, since);
+        else if (fxpy_warn(c, since) == 0)
+            result = Py_BuildValue("{s:K,s:K,s:K,s:K,s:n,s:n}", "arena_size", (unsigned long long)r.arena_size, "weights_size", (unsigned long long)r.weights_size,
+                                   "live_size", (unsigned long long)r.live_size, "source_size", (unsigned long long)r.source_size, "kernels",
+                                   (Py_ssize_t)r.kernels, "loops", (Py_ssize_t)r.loops);
+        fxpy_leave(c);
+    }
+done:
+    Py_XDECREF(path);
+    Py_XDECREF(keep);
+    return result;
+}
+
+/* compile(*, level=0, threads=0, dims=None, disable=None, cache=None) -> Function */
+static PyObject *compile(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"level", "threads", "dims", "disable", "cache", NULL};
+    PyObject *dims = NULL, *keep = PyList_New(0), *result = NULL;
+    const char *texts[MOST_DIMS];
+    fx_jit_options options = {0};
+    if (keep && PyArg_ParseTupleAndKeywords(args, kwargs, "|$iiOzz:compile", names, &options.level, &options.threads, &dims, &options.disable, &options.cache) &&
+        dims_of(dims, keep, texts, &options.n_dims) == 0) {
+        options.dims = texts;
+        result = fxpy_function_new((fxpy_graph *)o, &options);
+    }
+    Py_XDECREF(keep);
+    return result;
+}
+
+/* run_passes(pipeline, in_place=False) -> (Graph, [(pass, node or None, what)]) */
+static PyObject *run_passes(PyObject *o, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"pipeline", "in_place", NULL};
+    fxpy_graph *self = (fxpy_graph *)o;
+    const char *pipeline;
+    int in_place = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|p:run_passes", names, &pipeline, &in_place))
+        return NULL;
+    fx_pass_options options = {.in_place = in_place};
+    fx_pass_report report = {0};
+    fx_graph *out = NULL;
+    UNLOCKED(self, fx_graph_run_passes(self->g, pipeline, &options, &out, &report))
+    PyObject *result = NULL, *log = PyList_New(0);
+    if (status != FX_OK) {
+        fxpy_raise(c, status, since);
+    } else if (fxpy_warn(c, since) == 0) {
+        for (size_t i = 0; log && i < report.n_changes; i++) {
+            const fx_change *change = &report.changes[i];
+            PyObject *row = Py_BuildValue("(szs)", change->pass, change->node, change->what);
+            if (!row || PyList_Append(log, row) != 0)
+                Py_CLEAR(log);
+            Py_XDECREF(row);
+        }
+        if (log) {
+            PyObject *graph = out == self->g ? o : fxpy_graph_new(c, out);
+            if (out == self->g)
+                Py_INCREF(o);
+            result = graph ? Py_BuildValue("(NO)", graph, log) : NULL;
+        }
+    }
+    Py_XDECREF(log);
+    fxpy_leave(c);
+    return result;
+}
+
+static PyObject *get_name(PyObject *o, void *unused)
+{
+    (void)unused;
+    return PyUnicode_FromString(fx_graph_name(((fxpy_graph *)o)->g));
+}
+
+static PyObject *get_cost(PyObject *o, void *unused)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    (void)unused;
+    fx_graph_cost cost;
+    UNLOCKED(self, fx_graph_count(self->g, &cost))
+    PyObject *result = status == FX_OK ? Py_BuildValue("{s:L,s:L,s:L,s:L}", "flops", (long long)cost.flops, "parameters", (long long)cost.parameters,
+                                                       "weight_bytes", (long long)cost.weight_bytes, "peak_activation_bytes",
+                                                       (long long)cost.peak_activation_bytes)
+                                       : fxpy_raise(c, status, since);
+    fxpy_leave(c);
+    return result;
+}
+
+static Py_ssize_t length(PyObject *o)
+{
+    return (Py_ssize_t)fx_graph_node_count(((fxpy_graph *)o)->g);
+}
+
+static PyObject *repr(PyObject *o)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    return PyUnicode_FromFormat("<fxcc.Graph '%s' of %zu nodes>", fx_graph_name(self->g), fx_graph_node_count(self->g));
+}
+
+static PyMethodDef methods[] = {
+    {"find", find, METH_O, "find(name) -> Node\n\nThe node of that name; KeyError when there is none."},
+    {"create_node", (PyCFunction)(void (*)(void))create_node, METH_VARARGS | METH_KEYWORDS,
+     "create_node(opcode, target, args=(), kwargs={}, name=None, before=None) -> Node\n\nA new node before another, or at the end."},
+    {"erase_node", erase_node, METH_O, "erase_node(node)\n\nRemoves a node without users."},
+    {"eliminate_dead_code", eliminate_dead_code, METH_NOARGS, "eliminate_dead_code() -> int\n\nRemoves unused nodes; how many."},
+    {"lint", lint, METH_NOARGS, "lint()\n\nRaises fxcc.Error with all that is wrong with the graph."},
+    {"copy", copy, METH_NOARGS, "copy() -> Graph\n\nNodes, modules and notes; elements of tensors are shared until one side writes them."},
+    {"format", format, METH_VARARGS, "format(form='readable') -> str\n\nAs table, text, dot, code, readable, tabular or json."},
+    {"save", save, METH_O, "save(path)\n\nWrites .fx or .pt2, by the extension."},
+    {"emit_c", (PyCFunction)(void (*)(void))emit_c, METH_VARARGS | METH_KEYWORDS,
+     "emit_c(dir, *, target=None, prefix=None, threads=0, link_runtime=False, check=False, dims=None, disable=None) -> dict\n\nWrites C sources."},
+    {"compile", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
+     "compile(*, level=0, threads=0, dims=None, disable=None, cache=None) -> Function\n\nCompiles in memory, by LLVM."},
+    {"run_passes", (PyCFunction)(void (*)(void))run_passes, METH_VARARGS | METH_KEYWORDS,
+     "run_passes(pipeline, in_place=False) -> (Graph, [(pass, node, what)])\n\nRuns passes in order; what they changed."},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef getters[] = {{"nodes", get_nodes, NULL, "the nodes in order, as a list", NULL},
+                                {"name", get_name, NULL, "the graph's name", NULL},
+                                {"cost", get_cost, NULL, "flops, parameters, weight_bytes, peak_activation_bytes", NULL},
+                                {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot slots[] = {{Py_tp_new, graph_create},
+                              {Py_tp_dealloc, graph_dealloc},
+                              {Py_tp_repr, repr},
+                              {Py_tp_methods, methods},
+                              {Py_tp_getset, getters},
+                              {Py_sq_length, length},
+                              {Py_tp_doc, "Graph(name='graph')\n\nA captured model: a list of nodes over a tree of modules. Nodes are C's; Node objects look at them."},
+                              {0, NULL}};
+PyType_Spec fxpy_graph_spec = {"fxcc._core.Graph", sizeof(fxpy_graph), 0, Py_TPFLAGS_DEFAULT, slots};
