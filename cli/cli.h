@@ -9,6 +9,7 @@
 
 #include "fxcc/compile.h"
 #include "fxcc/inspect.h"
+#include "fxcc/jit.h"
 
 /* ---- subcommands: each gets its own argv, argv[0] being "fxcc NAME", and returns the exit status ---------- */
 
@@ -87,5 +88,11 @@ fx_status call_types(fx_graph *graph, size_t n_in, const fx_tensor *in, size_t n
  * they are. Results as fx_graph_calls gives them, allocated in ctx's tensors. Returns 0, or 1 with a message. */
 int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_compile_options *options, const char *dir,
                 const fx_tensor *inputs, size_t calls, size_t *n_results, fx_tensor **results);
+
+/* ---- jitted.c -------------------------------------------------------------------------------------------------------- */
+
+/* The same for the model compiled in memory, in this process. */
+int run_jitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_jit_options *options, const fx_tensor *inputs, size_t calls,
+               size_t *n_results, fx_tensor **results);
 
 #endif

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "cli/cli.h"
-#include "fxcc/jit.h"
 
 typedef enum way { WAY_JIT, WAY_INTERPRET, WAY_EMIT_C } way;
 
@@ -93,39 +92,17 @@ static const struct argp argp = {
     .doc = "Runs a model, compiled in memory by LLVM. Inputs are .npy files in the model's order, or .npz files of several.",
     .children = (const struct argp_child[]){{&lowering_argp, 0, NULL, 0}, {0}}};
 
-/* Compiles and calls. Outputs are tensors of ctx; the array is the caller's to free. 0, or 1 with a message. */
-static int run_jit(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const fx_tensor *in, size_t *n_out, fx_tensor **out)
+/* Compiled, one way or the other. The array of results is the caller's to free. 0, or 1 with a message. */
+static int run_compiled(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const fx_tensor *in, size_t *n, fx_tensor **results)
 {
-    const fx_jit_options o = {.level = a->level, .threads = a->options.threads, .dims = a->options.dims, .n_dims = a->options.n_dims,
-                              .disable = a->options.disable, .cache = a->no_cache ? "" : NULL};
-    char error[512];
-    size_t n_in = fx_graph_input_count(graph);
-    fx_function *f;
-    if (fx_jit_compile(graph, &o, &f) != FX_OK)
-        return 1;
-    *n_out = fx_function_output_count(f);
-    *out = calloc(*n_out + 1, sizeof **out);
-    if (!*out)
-        return complain(command, "out of memory");
-    if (fx_function_outputs(f, n_in, in, *n_out, *out, error, sizeof error) != FX_OK)
-        return complain(command, "%s: %s", a->model, error);
-    for (size_t i = 0; i < *n_out; i++) {
-        const fx_tensor t = (*out)[i];
-        if (fx_tensor_create(ctx, t.dtype, t.rank, t.sizes, &(*out)[i]) != FX_OK)
-            return 1;
+    size_t calls = a->calls ? (size_t)a->calls : 1;
+    if (a->way == WAY_JIT) {
+        const fx_jit_options o = {.level = a->level, .threads = a->options.threads, .dims = a->options.dims, .n_dims = a->options.n_dims,
+                                  .disable = a->options.disable, .cache = a->no_cache ? "" : NULL};
+        return run_jitted(command, ctx, graph, &o, in, calls, n, results);
     }
-    if (fx_function_call(f, n_in, in, *n_out, *out, error, sizeof error) != FX_OK)
-        return complain(command, "%s: %s", a->model, error);
-    fx_function_free(f);
-    return 0;
-}
-
-static int run_in(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const fx_tensor *in, size_t *n_out, fx_tensor **out)
-{
-    if (a->way == WAY_JIT)
-        return run_jit(command, ctx, graph, a, in, n_out, out);
     char *dir = temp_folder(command);
-    int rc = dir ? run_emitted(command, ctx, graph, &a->options, dir, in, n_out, out) : 1;
+    int rc = dir ? run_emitted(command, ctx, graph, &a->options, dir, in, calls, n, results) : 1;
     if (dir)
         temp_remove(dir);
     free(dir);
@@ -150,7 +127,9 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
             rc = (a->calls ? fx_graph_calls(graph, (size_t)a->calls, n_inputs, inputs, &n_outputs, &outputs)
                            : fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &outputs)) != FX_OK;
         else
-            rc = run_in(command, ctx, graph, a, inputs, &n_outputs, &outputs);
+            rc = run_compiled(command, ctx, graph, a, inputs, &n_outputs, &outputs);
+        if (!a->calls && !rc) /* what it changes is not asked for */
+            n_outputs = fx_graph_output_count(graph);
         if (!rc)
             rc = write_tensors(ctx, a->output, n_outputs, outputs) != FX_OK;
     }

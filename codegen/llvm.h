@@ -31,9 +31,10 @@ typedef struct fx_llvm {
 const fx_llvm *fx_llvm_load(const char **why);
 
 /* The functions a module exports. NAME runs a program. Tensors are dense. io: inputs, then outputs. weights: by the buffers of kind WEIGHT
- * in order. symbols: the values by position. Returns 0, or 1 + the number of the CHECK that failed, in order of the program.
+ * in order. state: the block of buffers of kind STATE (any pointer where there are none). symbols: the values by position. Returns 0, or 1 + the number of the CHECK that failed, in order of the program.
  * NAME_arena_size: bytes of the arena for these values. */
-typedef int32_t fx_llvm_run_fn(void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols);
+typedef int32_t fx_llvm_run_fn(void *const *io, const void *const *weights, unsigned char *arena, unsigned char *state,
+                               const int64_t *symbols);
 typedef int64_t fx_llvm_size_fn(const int64_t *symbols);
 
 /* What emitted code calls to run fn(env, begin, end) on parts of [0, extent), on several threads. */

@@ -26,22 +26,29 @@ static LLVMValueRef pointer_at(fx_ll *e, LLVMValueRef array, size_t i)
     return e->L->BuildLoad2(e->f->entry, e->t_ptr, e->L->BuildGEP2(e->f->entry, e->t_ptr, array, &at, 1, ""), "");
 }
 
+static LLVMValueRef larger(fx_ll *e, LLVMValueRef x, LLVMValueRef y)
+{
+    return e->L->BuildSelect(e->f->entry, e->L->BuildICmp(e->f->entry, LLVMIntSGT, x, y, ""), x, y, "");
+}
+
 /* Where each slot of the arena begins, in the function's entry block; the end of all comes last. */
 static LLVMValueRef *place_slots(fx_ll *e)
 {
     const fx_llvm *L = e->L;
     fx_program *p = e->p;
     LLVMBuilderRef b = e->f->entry;
-    LLVMValueRef *at = FX_NEW_ARRAY(e->arena, LLVMValueRef, p->n_slots + 1), end = fx_ll_i64(e, p->n_symbols ? 0 : (int64_t)p->arena_size);
+    LLVMValueRef *at = FX_NEW_ARRAY(e->arena, LLVMValueRef, p->n_slots + 1), *ends = FX_NEW_ARRAY(e->arena, LLVMValueRef, p->n_slots + 1);
+    LLVMValueRef end = fx_ll_i64(e, p->n_symbols ? 0 : (int64_t)p->arena_size);
     for (size_t i = 0; i < p->n_slots; i++) {
         LLVMValueRef largest = fx_ll_i64(e, 0);
-        for (int k = 0; k < p->slots[i].n; k++) {
-            LLVMValueRef bytes = fx_ll_dim(e, p->slots[i].bytes[k]);
-            largest = L->BuildSelect(b, L->BuildICmp(b, LLVMIntSGT, bytes, largest, ""), bytes, largest, "");
-        }
-        at[i] = end;
+        for (int k = 0; k < p->slots[i].n; k++)
+            largest = larger(e, fx_ll_dim(e, p->slots[i].bytes[k]), largest);
+        at[i] = fx_ll_i64(e, 0);
+        for (int k = 0; k < p->slots[i].n_above; k++)
+            at[i] = larger(e, ends[p->slots[i].above[k]], at[i]);
         LLVMValueRef up = L->BuildAdd(b, largest, fx_ll_i64(e, 63), "");
-        end = L->BuildAdd(b, end, L->BuildAnd(b, up, fx_ll_i64(e, -64), ""), "");
+        ends[i] = L->BuildAdd(b, at[i], L->BuildAnd(b, up, fx_ll_i64(e, -64), ""), "");
+        end = larger(e, ends[i], end);
     }
     at[p->n_slots] = end;
     return at;
@@ -52,7 +59,7 @@ static void find_bufs(fx_ll *e, LLVMValueRef run)
 {
     const fx_llvm *L = e->L;
     fx_program *p = e->p;
-    LLVMValueRef io = L->GetParam(run, 0), weights = L->GetParam(run, 1), arena = L->GetParam(run, 2), *slots = place_slots(e);
+    LLVMValueRef io = L->GetParam(run, 0), weights = L->GetParam(run, 1), arena = L->GetParam(run, 2), state = L->GetParam(run, 3), *slots = place_slots(e);
     size_t n_weights = 0;
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
@@ -64,6 +71,9 @@ static void find_bufs(fx_ll *e, LLVMValueRef run)
         } else if (b->kind == FX_BUF_ARENA) {
             LLVMValueRef at = b->slot >= 0 ? slots[b->slot] : fx_ll_i64(e, (int64_t)b->offset);
             v = L->BuildGEP2(e->f->entry, e->t_i8, arena, &at, 1, "");
+        } else if (b->kind == FX_BUF_STATE) {
+            LLVMValueRef at = fx_ll_i64(e, (int64_t)b->offset);
+            v = L->BuildGEP2(e->f->entry, e->t_i8, state, &at, 1, "");
         }
         e->f->bufs[i] = v;
     }
@@ -86,7 +96,7 @@ static void copy_outputs(fx_ll *e)
 static void open_exported(fx_ll *e, fx_ll_fn *f, const char *name, LLVMTypeRef result, unsigned n)
 {
     const fx_llvm *L = e->L;
-    LLVMTypeRef types[4] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr};
+    LLVMTypeRef types[5] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr};
     *f = (fx_ll_fn){.fn = L->AddFunction(e->m, name, L->FunctionType(result, types, n, 0)), .entry = L->CreateBuilderInContext(e->c)};
     fx_ll_attribute(e, f->fn, -1, "nounwind");
     f->symbols = FX_NEW_ARRAY(e->arena, LLVMValueRef, e->p->n_symbols + 1);
@@ -116,7 +126,7 @@ static fx_status put_run(fx_ll *e)
     const fx_llvm *L = e->L;
     fx_program *p = e->p;
     fx_ll_fn f;
-    open_exported(e, &f, e->opt->name, e->t_i32, 4);
+    open_exported(e, &f, e->opt->name, e->t_i32, 5);
     f.bufs = FX_NEW_ARRAY(e->arena, LLVMValueRef, p->n_bufs + 1);
     LLVMValueRef run = f.fn;
     LLVMBasicBlockRef done = L->AppendBasicBlockInContext(e->c, run, "done");

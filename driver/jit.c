@@ -24,7 +24,9 @@ struct fx_function {
     fx_program *program;
     fx_code *code;
     const void **weights;
-    fx_value_info *inputs, *outputs;
+    fx_value_info *inputs, *outputs, *states;
+    unsigned char *state;        /* what calls change and the next call reads; NULL: nothing */
+    pthread_mutex_t turn;        /* calls that use it come one after another */
     uint64_t last_arena;
     pthread_mutex_t lock;        /* of free, last_arena, and of ctx when sizes are open or an error is put into words */
     scratch *free;
@@ -36,7 +38,7 @@ enum { ARENA_ALIGN = 64, MOST_SYMBOLS = 64 };
 
 static void describe(const fx_program *p, const fx_io *io, fx_value_info *v)
 {
-    *v = (fx_value_info){.name = io->label ? io->label : io->name, .dtype = io->dtype, .rank = io->rank};
+    *v = (fx_value_info){.name = io->label ? io->label : io->name, .dtype = io->dtype, .rank = io->rank, .changed = p->bufs[io->buf].changed};
     for (int d = 0; d < io->rank; d++)
         fx_dim_bounds(fx_program_symbols(p), io->dims[d], &v->min[d], &v->max[d]);
 }
@@ -86,10 +88,19 @@ static fx_status compile(void *user)
             f->weights[n++] = p->bufs[i].data;
     f->inputs = FX_NEW_ARRAY(p->arena, fx_value_info, p->n_inputs + 1);
     f->outputs = FX_NEW_ARRAY(p->arena, fx_value_info, p->n_outputs + 1);
+    f->states = FX_NEW_ARRAY(p->arena, fx_value_info, p->n_states + 1);
     for (size_t i = 0; i < p->n_inputs; i++)
         describe(p, &p->inputs[i], &f->inputs[i]);
     for (size_t i = 0; i < p->n_outputs; i++)
         describe(p, &p->outputs[i], &f->outputs[i]);
+    for (size_t i = 0; i < p->n_states; i++)
+        describe(p, &p->states[i], &f->states[i]);
+    if (p->n_states) {
+        f->state = aligned_alloc(ARENA_ALIGN, (size_t)(p->state_size + ARENA_ALIGN) / ARENA_ALIGN * ARENA_ALIGN);
+        if (!f->state)
+            fx_out_of_memory(p->ctx);
+        fx_function_reset(f);
+    }
     return FX_OK;
 }
 
@@ -100,6 +111,7 @@ fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_func
     if (!job.f)
         return fx_fail(graph->ctx, FX_ERR_NOMEM, NULL, "out of memory");
     pthread_mutex_init(&job.f->lock, NULL);
+    pthread_mutex_init(&job.f->turn, NULL);
     fx_status status = fx_protect(graph->ctx, compile, &job);
     if (status == FX_OK) {
         *function = job.f;
@@ -155,7 +167,9 @@ void fx_function_free(fx_function *f)
     fx_code_free(f->code);
     if (f->program)
         fx_arena_free(f->program->arena);
+    free(f->state);
     pthread_mutex_destroy(&f->lock);
+    pthread_mutex_destroy(&f->turn);
     free(f);
 }
 
@@ -179,6 +193,30 @@ const fx_value_info *fx_function_input(const fx_function *f, size_t i)
 const fx_value_info *fx_function_output(const fx_function *f, size_t i)
 {
     return i < f->program->n_outputs ? &f->outputs[i] : NULL;
+}
+
+size_t fx_function_state_count(const fx_function *f)
+{
+    return f->program->n_states;
+}
+
+const fx_value_info *fx_function_state(const fx_function *f, size_t i, fx_tensor *value)
+{
+    if (i >= f->program->n_states)
+        return NULL;
+    const fx_value_info *v = &f->states[i];
+    int64_t stride = 1;
+    *value = (fx_tensor){.dtype = v->dtype, .rank = v->rank, .data = f->state + f->program->bufs[f->program->states[i].buf].offset};
+    for (int d = v->rank; d-- > 0; stride *= v->min[d]) {
+        value->sizes[d] = v->min[d];
+        value->strides[d] = stride;
+    }
+    return v;
+}
+
+void fx_function_reset(fx_function *f)
+{
+    fx_program_init_state(f->program, f->state);
 }
 
 void fx_function_memory(const fx_function *f, uint64_t *arena, uint64_t *weights)
@@ -358,17 +396,17 @@ static void give_scratch(fx_function *f, scratch *s)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* The elements of a strided tensor, dense. */
-static void gather(const fx_tensor *t, int dim, const char *from, char **to)
+/* The elements of a strided tensor to a dense block; back: from it. */
+static void gather(const fx_tensor *t, int dim, char *strided, char **dense, bool back)
 {
     size_t bytes = fx_dtype_size(t->dtype);
     if (dim == t->rank) {
-        memcpy(*to, from, bytes);
-        *to += bytes;
+        memcpy(back ? strided : *dense, back ? *dense : strided, bytes);
+        *dense += bytes;
         return;
     }
     for (int64_t i = 0; i < t->sizes[dim]; i++)
-        gather(t, dim + 1, from + i * t->strides[dim] * (int64_t)bytes, to);
+        gather(t, dim + 1, strided + i * t->strides[dim] * (int64_t)bytes, dense, back);
 }
 
 /* The text of the CHECK with this number. */
@@ -415,7 +453,7 @@ fx_status fx_function_call(fx_function *f, size_t n_in, const fx_tensor *in, siz
                 status = fail(FX_ERR_NOMEM, error, error_size, "out of memory");
                 break;
             }
-            gather(&in[i], 0, in[i].data, &end);
+            gather(&in[i], 0, in[i].data, &end, false);
             s->io[i] = dense;
             copied = true;
         }
@@ -423,13 +461,21 @@ fx_status fx_function_call(fx_function *f, size_t n_in, const fx_tensor *in, siz
     for (size_t i = 0; i < n_out; i++)
         s->io[n_in + i] = out[i].data;
     if (status == FX_OK) {
-        int32_t failed = fx_code_run(f->code, s->io, f->weights, s->arena, values);
+        if (f->state)
+            pthread_mutex_lock(&f->turn);
+        int32_t failed = fx_code_run(f->code, s->io, f->weights, s->arena, f->state, values);
+        if (f->state)
+            pthread_mutex_unlock(&f->turn);
         if (failed)
             status = check_failed(f, failed, error, error_size);
     }
     for (size_t i = 0; copied && i < n_in; i++)
-        if (s->io[i] != in[i].data)
+        if (s->io[i] != in[i].data) {
+            char *dense = s->io[i];
+            if (status == FX_OK && f->inputs[i].changed)
+                gather(&in[i], 0, in[i].data, &dense, true);
             free(s->io[i]);
+        }
     give_scratch(f, s);
     return status;
 }

@@ -219,6 +219,8 @@ fx_symbols fx_program_symbols(const fx_program *p);
 int fx_program_symbol_place(const fx_program *p, size_t symbol, int *dim);
 /* Bytes of the arena for values of the symbols (by position; NULL without symbols), and where each buffer lies (offsets[id], may be NULL). */
 bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size, uint64_t *offsets);
+/* Gives a block of state_size bytes, aligned to 64, the values that state begins with. */
+void fx_program_init_state(const fx_program *p, unsigned char *state);
 /* Adds the limit d <= most, which a run checks, unless it is proved or follows from one that is there. why: "kernels count in 32 bits". */
 void fx_program_limit(fx_program *p, fx_dim most, fx_dim d, const char *why);
 void fx_program_limit_call(fx_program *p, const fx_call_stmt *c);     /* that integer fields which are expressions fit int32_t */

@@ -36,6 +36,15 @@ static bool size_of(const fx_program *p, const int64_t *values, fx_dim d, uint64
     return true;
 }
 
+void fx_program_init_state(const fx_program *p, unsigned char *state)
+{
+    for (size_t i = 0; i < p->n_states; i++) {
+        const fx_buf *b = &p->bufs[p->states[i].buf];
+        if (fx_buf_bytes(b))
+            memcpy(state + b->offset, p->bufs[b->initial].data, fx_buf_bytes(b));
+    }
+}
+
 bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size, uint64_t *offsets)
 {
     if (p->n_symbols == 0) {

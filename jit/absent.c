@@ -23,7 +23,8 @@ fx_status fx_code_emit(fx_program *p, const fx_code_options *opt, fx_code_form f
 }
 
 /* Of code that nobody can have. */
-int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols)
+int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, unsigned char *state,
+                    const int64_t *symbols)
 {
     (void)code;
     (void)io;

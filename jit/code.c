@@ -242,9 +242,10 @@ fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **o
     return status;
 }
 
-int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols)
+int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, unsigned char *state,
+                    const int64_t *symbols)
 {
-    return fx_code_with_threads(code->threads, code->run, io, weights, arena, symbols);
+    return fx_code_with_threads(code->threads, code->run, io, weights, arena, state, symbols);
 }
 
 uint64_t fx_code_arena_size(const fx_code *code, const int64_t *symbols)

@@ -18,7 +18,8 @@ typedef struct fx_code fx_code;
 /* Compiles p, which is planned, for this machine. FX_ERR_UNSUPPORTED: no libLLVM, or a step that has no form; says which. */
 fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **out);
 /* As fx_llvm_run_fn (codegen/llvm.h). Any number of threads at once, each with an arena of its own. */
-int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, const int64_t *symbols);
+int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *weights, unsigned char *arena, unsigned char *state,
+                    const int64_t *symbols);
 /* Bytes of the arena a run with these values of the symbols needs. */
 uint64_t fx_code_arena_size(const fx_code *code, const int64_t *symbols);
 bool fx_code_cached(const fx_code *code); /* kept from an earlier compile */

@@ -6,6 +6,6 @@
 
 /* symbols.c: run(...) with at most so many threads (0: as OpenMP is set). */
 int32_t fx_code_with_threads(int threads, fx_llvm_run_fn *run, void *const *io, const void *const *weights, unsigned char *arena,
-                             const int64_t *symbols);
+                             unsigned char *state, const int64_t *symbols);
 
 #endif

@@ -29,20 +29,20 @@ static void parallel(fx_llvm_loop_fn *fn, void *env, int64_t extent)
 
 /* Kernels and parallel loops ask OpenMP how many threads there shall be, which is a setting of the thread that calls. */
 int32_t fx_code_with_threads(int threads, fx_llvm_run_fn *run, void *const *io, const void *const *weights, unsigned char *arena,
-                             const int64_t *symbols)
+                             unsigned char *state, const int64_t *symbols)
 {
 #if defined(_OPENMP)
     const int before = omp_get_max_threads();
     const bool fewer = threads > 0 && threads < before;
     if (fewer)
         omp_set_num_threads(threads);
-    const int32_t status = run(io, weights, arena, symbols);
+    const int32_t status = run(io, weights, arena, state, symbols);
     if (fewer)
         omp_set_num_threads(before);
     return status;
 #else
     (void)threads;
-    return run(io, weights, arena, symbols);
+    return run(io, weights, arena, state, symbols);
 #endif
 }
 

@@ -34,6 +34,7 @@ typedef struct fx_value_info {
     const char *name;         /* as the model calls it */
     fx_dtype dtype;
     int rank;
+    bool changed;             /* an input that calls write, too */
     int64_t min[FX_MAX_RANK], max[FX_MAX_RANK]; /* of sizes; equal where the size is fixed; INT64_MAX: unbounded */
 } fx_value_info;
 size_t fx_function_input_count(const fx_function *function);
@@ -41,12 +42,19 @@ size_t fx_function_output_count(const fx_function *function);
 const fx_value_info *fx_function_input(const fx_function *function, size_t i);  /* NULL past the last */
 const fx_value_info *fx_function_output(const fx_function *function, size_t i);
 
+/* What the model keeps from call to call: buffers that it changes ("bn.running_mean"). They begin with the model's values. Calls of such a function
+ * come one after another, whichever threads they are from. *value gets the tensor, its data being the function's own: to be read and written
+ * between calls. NULL past the last. */
+size_t fx_function_state_count(const fx_function *function);
+const fx_value_info *fx_function_state(const fx_function *function, size_t i, fx_tensor *value);
+void fx_function_reset(fx_function *function); /* gives them the model's values again; no call may be under way */
+
 /* Sets dtype, rank, sizes and dense strides of the outputs that these inputs give (their data and storage are left alone), so that the caller
  * can make room. Of inputs only dtype, rank and sizes are read. */
 fx_status fx_function_outputs(fx_function *function, size_t n_in, const fx_tensor *in, size_t n_out, fx_tensor *out, char *error, size_t error_size);
 
 /* Runs it. Inputs of any strides; dense ones are read where they lie, others through a dense copy. Outputs are dense, of the sizes
- * fx_function_outputs tells, written where their data points, and overlap nothing. Any number of threads may call at once.
+ * fx_function_outputs tells, written where their data points, and overlap nothing. Inputs that the model changes are changed, of whatever strides. Any number of threads may call at once.
  * FX_ERR_ARGUMENT: a dtype, rank, size or pointer that does not fit, or an index out of range: error (of error_size bytes; may be
  * NULL) names it. FX_ERR_NOMEM: no memory for the arena; it is kept for the next call. */
 fx_status fx_function_call(fx_function *function, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, char *error,

@@ -2,6 +2,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdlib.h>
 
+#include "ir/ops.h"
 #include "jit/code.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -27,8 +28,16 @@ static fx_status run(void *user)
     unsigned char *block = fx_arena_alloc(arena, size + 64);
     memset(block, 0xff, size + 64);
     block += 64 - (uintptr_t)block % 64;
+    fx_tensor own[FZ_MAX_INPUTS]; /* those that change are copies */
+    unsigned char *state = fx_arena_alloc(arena, p->state_size + 64);
+    state += 64 - (uintptr_t)state % 64;
+    fx_program_init_state(p, state);
     for (size_t i = 0; i < p->n_inputs; i++)
-        io[i] = a->c->in[i].data;
+        own[i] = a->c->in[i];
+    for (size_t k = 0; k < a->c->n_changed; k++)
+        FX_TRY(fx_tensor_copy(ctx, &a->c->in[a->c->changed[k]], &own[a->c->changed[k]]));
+    for (size_t i = 0; i < p->n_inputs; i++)
+        io[i] = own[i].data;
     for (size_t i = 0; i < p->n_outputs; i++) {
         int64_t dims[FX_MAX_RANK];
         for (int d = 0; d < p->outputs[i].rank; d++)
@@ -41,14 +50,18 @@ static fx_status run(void *user)
     for (size_t i = 0; i < p->n_bufs; i++)
         if (p->bufs[i].kind == FX_BUF_WEIGHT)
             weights[n++] = p->bufs[i].data;
-    int32_t status = fx_code_run(a->code, io, weights, block, values);
+    int32_t status = fx_code_run(a->code, io, weights, block, state, values);
+    if (status && a->c->refuses)
+        return FX_OK;
+    if (a->c->refuses)
+        return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "a wrong number for %s is not refused", a->c->refuses);
     if (status)
         return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "check %d fails", status);
-    for (size_t i = 0; i < p->n_outputs; i++) {
-        char text[300];
-        if (fz_compare(a->c, i, &out[i], NULL, text, sizeof text))
+    for (size_t i = 0; i < a->c->n_out + a->c->n_changed; i++) {
+        char text[300], sizes[80];
+        if (fz_compare(a->c, i, i < a->c->n_out ? &out[i] : &own[a->c->changed[i - a->c->n_out]], NULL, text, sizeof text))
             continue;
-        fz_fail(a->f, FZ_JIT, NULL, "s0 = %lld: %s", (long long)a->c->size, text);
+        fz_fail(a->f, FZ_JIT, NULL, "%s%s", fz_sizes_text(a->c, sizes, sizeof sizes), text);
         snprintf(a->f->kind, sizeof a->f->kind, "values");
         return FX_ERR_ARGUMENT;
     }
@@ -65,8 +78,10 @@ bool fz_case_jit(fz_case *c, fz_failure *f)
         return false;
     }
     bool good = true;
-    for (int v = -1; good && v < (c->symbolic ? c->n_variants : 0); v++) {
-        jit_args a = {v < 0 ? c : c->variants[v], c->program, code, f};
+    const fz_case *runs[FZ_MAX_RUNS];
+    int n = fz_runs(c, runs);
+    for (int v = 0; good && v < n; v++) {
+        jit_args a = {runs[v], c->program, code, f};
         if (fx_protect(c->ctx, run, &a) != FX_OK) {
             good = false;
             if (f->stage != FZ_JIT)
