@@ -165,7 +165,7 @@ static bool in_range(const fx_program *p, const fz_case *c)
     return true;
 }
 
-int fz_runs(const fz_case *c, const fz_case **runs)
+int fz_runs(fz_case *c, fz_case **runs)
 {
     int n = 0;
     runs[n++] = c;
@@ -179,7 +179,7 @@ int fz_runs(const fz_case *c, const fz_case **runs)
 
 bool fz_case_run(fz_case *c, fz_tally *tally, fz_failure *f)
 {
-    const fz_case *runs[FZ_MAX_RUNS];
+    fz_case *runs[FZ_MAX_RUNS];
     int n = fz_runs(c, runs);
     for (int planned = 0; planned < 2; planned++)
         for (int i = 0; i < n; i++)

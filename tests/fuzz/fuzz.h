@@ -83,6 +83,7 @@ typedef struct fz_case {
     const char *refuses;         /* the op that raises: every stage must refuse the inputs, out tells sizes alone; NULL: none */
     struct fz_case *wrong;       /* the same with a wrong number among the inputs (wrong.c); NULL: none */
     bool reference;              /* out and error are there */
+    const fx_tensor *jitted;     /* what machine code in memory gave for each; NULL: it did not run */
     size_t n_out;
     fx_tensor out[FZ_MAX_RESULTS]; /* the outputs; then what inputs are after a run that changes them */
     const double *error[FZ_MAX_RESULTS]; /* by element: how far a result may be off; NULL: not one bit */
@@ -202,6 +203,8 @@ typedef struct fz_tally {
 } fz_tally;
 /* False with a message when got is not output i (n_out + k: changed input k). tally may be NULL. */
 bool fz_compare(const fz_case *c, size_t i, const fx_tensor *got, fz_tally *tally, char *text, size_t size);
+/* False with a message when got and want, which are dense and of the same type, differ in a bit; NaN is NaN. */
+bool fz_same_bits(const fx_tensor *want, const fx_tensor *got, char *text, size_t size);
 
 /* ---- case.c: through lowering and the loop program's interpreter ---------------------------------------------------------------- */
 
@@ -209,9 +212,9 @@ bool fz_compare(const fz_case *c, size_t i, const fx_tensor *got, fz_tally *tall
 bool fz_case_make(fz_case *c, uint64_t seed, const fz_menu *menu, fz_failure *f);
 bool fz_case_lower(fz_case *c, fz_failure *f);
 /* What the one program of a case is run on: the case, itself at other sizes, itself with a wrong number. How many. */
-int fz_runs(const fz_case *c, const fz_case **runs);
+int fz_runs(fz_case *c, fz_case **runs);
 bool fz_case_run(fz_case *c, fz_tally *tally, fz_failure *f);
-/* Compiles the lowered case in memory and runs it. */
+/* Compiles the lowered case in memory and runs it. What it gives is kept: emitted C has to give the same. */
 bool fz_case_jit(fz_case *c, fz_failure *f);
 void fz_case_free(fz_case *c);
 /* The same graph and inputs in a new context: what shrinking changes. */

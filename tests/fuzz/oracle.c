@@ -575,3 +575,17 @@ bool fz_compare(const fz_case *c, size_t i, const fx_tensor *got, fz_tally *tall
     }
     return true;
 }
+
+bool fz_same_bits(const fx_tensor *want, const fx_tensor *got, char *text, size_t size)
+{
+    if (!same_sizes(want, got)) {
+        snprintf(text, size, "another type");
+        return false;
+    }
+    for (int64_t k = 0; k < fx_tensor_numel(want); k++)
+        if (!same_element(want, got, k)) {
+            snprintf(text, size, "[%lld]: expected %.17g, bit for bit, got %.17g", (long long)k, fx_tensor_get(want, k), fx_tensor_get(got, k));
+            return false;
+        }
+    return true;
+}

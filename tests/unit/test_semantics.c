@@ -1,5 +1,5 @@
 /* tests/unit/test_semantics.c: small functions whose values eager PyTorch decides (semantics.def), by the reference interpreter, as loop
- * programs and as emitted C: bit for bit but where tests/fuzz/oracle.c says how near.
+ * programs, as machine code in memory and as emitted C: bit for bit but where tests/fuzz/oracle.c says how near.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #define _POSIX_C_SOURCE 200809L
 #include <unistd.h>
@@ -115,6 +115,22 @@ START_TEST(as_loop_program)
 }
 END_TEST
 
+START_TEST(in_memory)
+{
+    static const unsigned off[] = {0, ~0u};
+    for (size_t k = 0; k < sizeof off / sizeof off[0]; k++) {
+        fz_case c;
+        fz_failure f;
+        open_case(_i, &c, k % 2 ? "generic" : "native");
+        c.seed += k; /* it decides the level */
+        c.settings.off = off[k] & ((1u << FX_PART_COUNT) - 1);
+        ck_assert_msg(fz_case_lower(&c, &f), "%s: %s", table[_i].title, f.text);
+        ck_assert_msg(fz_case_jit(&c, &f), "%s: %s", table[_i].title, f.text);
+        fz_case_free(&c);
+    }
+}
+END_TEST
+
 static const fz_build builds[] = {{"gcc", "-O0", false}, {"gcc", "-O3", false}, {"gcc", "-O1", true}, {"clang", "-O2", false}};
 
 START_TEST(emitted)
@@ -145,6 +161,9 @@ static void add_tests(TCase *t)
 {
     tcase_add_loop_test(t, interpreted, 0, N);
     tcase_add_loop_test(t, as_loop_program, 0, N);
+#ifdef FXCC_HAS_JIT
+    tcase_add_loop_test(t, in_memory, 0, N);
+#endif
     tcase_add_loop_test(t, emitted, 0, sizeof builds / sizeof builds[0]);
 }
 
