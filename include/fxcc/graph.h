@@ -182,6 +182,13 @@ size_t fx_node_use_count(const fx_node *node);                       /* uses: x 
 bool fx_node_shape(const fx_node *node, fx_tensor *out);
 /* The type as text: "f32[1, 3, s0, 32]", "(f32[2], i64[2])"; NULL when unknown. Lives in the context. */
 const char *fx_node_type_text(fx_node *node);
+/* The type from such a text; NULL: unknown. Placeholders of a graph built by hand need one; the others' follow. FX_ERR_ARGUMENT when it is none. */
+fx_status fx_node_set_type(fx_node *node, const char *text);
+
+/* The symbols that sizes may name, and their ranges, inclusive (INT64_MIN, INT64_MAX: open); one that is not set is at least 0. Setting
+ * one that is there changes its range. The i-th one's name; NULL past the last. */
+fx_status fx_graph_set_symbol(fx_graph *graph, const char *name, int64_t min, int64_t max);
+const char *fx_graph_symbol(const fx_graph *graph, size_t i, int64_t *min, int64_t *max);
 
 /* FX's is_impure: removing an unused one would change what the program does (placeholders, output, writes, random state, asserts). */
 bool fx_node_is_impure(const fx_node *node);

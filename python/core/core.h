@@ -34,6 +34,7 @@ typedef struct fxpy_context {
     PyThread_type_lock lock;
     int depth;                   /* of enters by the thread that holds the lock */
     unsigned long holder;
+    PyObject *keep;              /* objects whose memory graphs refer to */
 } fxpy_context;
 fxpy_context *fxpy_context_new(void);
 /* Takes the lock, without the GIL where another thread has it; nests. */
@@ -62,6 +63,20 @@ extern PyTypeObject *fxpy_graph_type, *fxpy_node_type, *fxpy_function_type, *fxp
 PyObject *fxpy_graph_new(fxpy_context *c, fx_graph *g);
 PyObject *fxpy_node_new(fxpy_graph *graph, fx_node *n); /* None for NULL */
 
+/* A call on a graph that gives a status, without the GIL: `c`, `status` and `since` are then there; fxpy_leave(c) must follow. */
+#define FXPY_UNLOCKED(self, call)                                   \
+    fxpy_context *c = (self)->context;                              \
+    fx_status status;                                               \
+    fxpy_enter(c);                                                  \
+    size_t since = fx_diag_count(c->ctx);                           \
+    Py_BEGIN_ALLOW_THREADS                                          \
+    status = call;                                                  \
+    Py_END_ALLOW_THREADS
+
+/* graph_build.c: methods that make and move nodes, and hang tensors on the module tree */
+extern PyMethodDef fxpy_build_methods[];
+#define FXPY_KEYWORDS(f) (PyCFunction)(void (*)(void))f, METH_VARARGS | METH_KEYWORDS
+
 /* ---- value.c: arguments -------------------------------------------------------------------------------------------------------- */
 
 /* Python's form of an argument of a node of this graph: None, Node, bool, int, float, complex, str, list, tuple, dict, slice, Ellipsis; dtypes, devices,
@@ -83,6 +98,8 @@ typedef struct fxpy_tensor {
 /* what: for messages, "input 0 'x'". -1: an exception is set. */
 int fxpy_tensor_from(PyObject *o, const char *what, fxpy_tensor *out);
 void fxpy_tensor_done(fxpy_tensor *t);
+/* The memory of t, which came from o, stays until the context goes; t is done with. */
+int fxpy_tensor_keep(fxpy_context *c, PyObject *o, fxpy_tensor *t);
 /* A new dense array (like: an object that came in; of its kind) of the sizes and dtype that t has; t's data is set to its elements. */
 PyObject *fxpy_tensor_make(PyObject *like, fx_tensor *t, fxpy_tensor *view);
 

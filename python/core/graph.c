@@ -40,16 +40,6 @@ static PyObject *graph_create(PyTypeObject *type, PyObject *args, PyObject *kwar
     return o;
 }
 
-/* What runs without the GIL: a call on the graph that gives a status. */
-#define UNLOCKED(self, call)                                        \
-    fxpy_context *c = (self)->context;                              \
-    fx_status status;                                               \
-    fxpy_enter(c);                                                  \
-    size_t since = fx_diag_count(c->ctx);                           \
-    Py_BEGIN_ALLOW_THREADS                                          \
-    status = call;                                                  \
-    Py_END_ALLOW_THREADS
-
 /* ---- nodes --------------------------------------------------------------------------------------------------------------------- */
 
 static PyObject *get_nodes(PyObject *o, void *unused)
@@ -82,75 +72,12 @@ static PyObject *find(PyObject *o, PyObject *arg)
     return fxpy_node_new(self, n);
 }
 
-static const char *opcode_name(int i)
-{
-    return fx_opcode_name((fx_opcode)i);
-}
-
-static int opcode_of(const char *name, fx_opcode *out)
-{
-    for (int i = FX_PLACEHOLDER; i <= FX_OUTPUT; i++)
-        if (!strcmp(opcode_name(i), name)) {
-            *out = (fx_opcode)i;
-            return 0;
-        }
-    PyErr_Format(PyExc_ValueError, "expected an opcode (placeholder, get_attr, call_function, call_method, call_module, output), got '%s'", name);
-    return -1;
-}
-
-/* create_node(opcode, target, args=(), kwargs={}, name=None, before=None) */
-static PyObject *create_node(PyObject *o, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"opcode", "target", "args", "kwargs", "name", "before", NULL};
-    fxpy_graph *self = (fxpy_graph *)o;
-    const char *opcode, *target, *name = NULL;
-    PyObject *node_args = NULL, *node_kwargs = NULL, *before = Py_None, *keep = PyList_New(0), *result = NULL;
-    fx_value a = fx_v_tuple(0, NULL), k = fx_v_dict(0, NULL, NULL);
-    fx_opcode op;
-    if (!keep || !PyArg_ParseTupleAndKeywords(args, kwargs, "ss|OOzO:create_node", names, &opcode, &target, &node_args, &node_kwargs, &name, &before) ||
-        opcode_of(opcode, &op) != 0)
-        goto done;
-    if ((node_args && fxpy_to_value(self, node_args, keep, &a) != 0) || (node_kwargs && fxpy_to_value(self, node_kwargs, keep, &k) != 0))
-        goto done;
-    if ((a.kind != FX_ARG_TUPLE && a.kind != FX_ARG_LIST) || k.kind != FX_ARG_DICT || (before != Py_None && Py_TYPE(before) != fxpy_node_type)) {
-        PyErr_SetString(PyExc_TypeError, "expected args as a tuple, kwargs as a dict, before as a Node");
-        goto done;
-    }
-    fxpy_enter(self->context);
-    size_t since = fx_diag_count(self->context->ctx);
-    fx_insert_point at = {0};
-    if (before != Py_None)
-        at = fx_graph_inserting_before(self->g, ((fxpy_node *)before)->n);
-    fx_node *n = fx_graph_create_node(self->g, op, target, a.n, a.as.items, k.n, k.keys, k.as.items, name);
-    if (before != Py_None)
-        fx_graph_restore_insert_point(at);
-    result = n ? fxpy_node_new(self, n) : fxpy_raise(self->context, fx_graph_status(self->g), since);
-    fxpy_leave(self->context);
-done:
-    Py_XDECREF(keep);
-    return result;
-}
-
-static PyObject *erase_node(PyObject *o, PyObject *node)
-{
-    fxpy_graph *self = (fxpy_graph *)o;
-    if (Py_TYPE(node) != fxpy_node_type)
-        return PyErr_Format(PyExc_TypeError, "expected a Node");
-    fxpy_enter(self->context);
-    size_t since = fx_diag_count(self->context->ctx);
-    fx_status status = fx_graph_erase_node(self->g, ((fxpy_node *)node)->n);
-    PyObject *result = status == FX_OK ? Py_None : fxpy_raise(self->context, status, since);
-    fxpy_leave(self->context);
-    Py_XINCREF(result);
-    return result;
-}
-
 static PyObject *eliminate_dead_code(PyObject *o, PyObject *unused)
 {
     fxpy_graph *self = (fxpy_graph *)o;
     (void)unused;
     size_t removed = 0;
-    UNLOCKED(self, fx_graph_eliminate_dead_code(self->g, NULL, NULL, &removed))
+    FXPY_UNLOCKED(self, fx_graph_eliminate_dead_code(self->g, NULL, NULL, &removed))
     PyObject *result = status == FX_OK ? PyLong_FromSize_t(removed) : fxpy_raise(c, status, since);
     fxpy_leave(c);
     return result;
@@ -160,7 +87,7 @@ static PyObject *lint(PyObject *o, PyObject *unused)
 {
     fxpy_graph *self = (fxpy_graph *)o;
     (void)unused;
-    UNLOCKED(self, fx_graph_lint(self->g, FX_LINT_ALL))
+    FXPY_UNLOCKED(self, fx_graph_lint(self->g, FX_LINT_ALL))
     PyObject *result = status == FX_OK ? Py_None : fxpy_raise(c, status, since);
     fxpy_leave(c);
     Py_XINCREF(result);
@@ -193,7 +120,7 @@ static PyObject *format(PyObject *o, PyObject *args)
         i++;
     if (i == 7)
         return PyErr_Format(PyExc_ValueError, "expected table, text, dot, code, readable, tabular or json, got '%s'", form);
-    UNLOCKED(self, fx_graph_format(self->g, (fx_form)i, &text))
+    FXPY_UNLOCKED(self, fx_graph_format(self->g, (fx_form)i, &text))
     PyObject *result = status == FX_OK ? PyUnicode_FromString(text) : fxpy_raise(c, status, since);
     fxpy_leave(c);
     return result;
@@ -206,7 +133,7 @@ static PyObject *save(PyObject *o, PyObject *path)
     if (!PyUnicode_FSConverter(path, &bytes))
         return NULL;
     const char *name = PyBytes_AsString(bytes);
-    UNLOCKED(self, fx_model_save(self->g, name))
+    FXPY_UNLOCKED(self, fx_model_save(self->g, name))
     PyObject *result = status != FX_OK ? fxpy_raise(c, status, since) : fxpy_warn(c, since) == 0 ? Py_None : NULL;
     fxpy_leave(c);
     Py_DECREF(bytes);
@@ -259,7 +186,7 @@ static PyObject *emit_c(PyObject *o, PyObject *args, PyObject *kwargs)
     options.check = check;
     const char *dir = PyBytes_AsString(path);
     {
-        UNLOCKED(self, fx_compile(self->g, &options, dir, &r))
+        FXPY_UNLOCKED(self, fx_compile(self->g, &options, dir, &r))
         if (status != FX_OK)
             fxpy_raise(c, status, since);
         else if (fxpy_warn(c, since) == 0)
@@ -302,7 +229,7 @@ static PyObject *run_passes(PyObject *o, PyObject *args, PyObject *kwargs)
     fx_pass_options options = {.in_place = in_place};
     fx_pass_report report = {0};
     fx_graph *out = NULL;
-    UNLOCKED(self, fx_graph_run_passes(self->g, pipeline, &options, &out, &report))
+    FXPY_UNLOCKED(self, fx_graph_run_passes(self->g, pipeline, &options, &out, &report))
     PyObject *result = NULL, *log = PyList_New(0);
     if (status != FX_OK) {
         fxpy_raise(c, status, since);
@@ -337,7 +264,7 @@ static PyObject *get_cost(PyObject *o, void *unused)
     fxpy_graph *self = (fxpy_graph *)o;
     (void)unused;
     fx_graph_cost cost;
-    UNLOCKED(self, fx_graph_count(self->g, &cost))
+    FXPY_UNLOCKED(self, fx_graph_count(self->g, &cost))
     PyObject *result = status == FX_OK ? Py_BuildValue("{s:L,s:L,s:L,s:L}", "flops", (long long)cost.flops, "parameters", (long long)cost.parameters,
                                                        "weight_bytes", (long long)cost.weight_bytes, "peak_activation_bytes",
                                                        (long long)cost.peak_activation_bytes)
@@ -359,9 +286,6 @@ static PyObject *repr(PyObject *o)
 
 static PyMethodDef methods[] = {
     {"find", find, METH_O, "find(name) -> Node\n\nThe node of that name; KeyError when there is none."},
-    {"create_node", (PyCFunction)(void (*)(void))create_node, METH_VARARGS | METH_KEYWORDS,
-     "create_node(opcode, target, args=(), kwargs={}, name=None, before=None) -> Node\n\nA new node before another, or at the end."},
-    {"erase_node", erase_node, METH_O, "erase_node(node)\n\nRemoves a node without users."},
     {"eliminate_dead_code", eliminate_dead_code, METH_NOARGS, "eliminate_dead_code() -> int\n\nRemoves unused nodes; how many."},
     {"lint", lint, METH_NOARGS, "lint()\n\nRaises fxcc.Error with all that is wrong with the graph."},
     {"copy", copy, METH_NOARGS, "copy() -> Graph\n\nNodes, modules and notes; elements of tensors are shared until one side writes them."},

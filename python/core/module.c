@@ -58,7 +58,8 @@ fxpy_context *fxpy_context_new(void)
     c->lock = PyThread_allocate_lock();
     c->depth = 0;
     c->holder = 0;
-    if (!c->ctx || !c->lock) {
+    c->keep = PyList_New(0);
+    if (!c->keep || !c->ctx || !c->lock) {
         Py_DECREF((PyObject *)c);
         PyErr_NoMemory();
         return NULL;
@@ -71,6 +72,7 @@ static void context_dealloc(PyObject *self)
     fxpy_context *c = (fxpy_context *)self;
     PyTypeObject *type = Py_TYPE(self);
     fx_context_free(c->ctx);
+    Py_XDECREF(c->keep);
     if (c->lock)
         PyThread_free_lock(c->lock);
     PyObject_Free(self);
@@ -215,12 +217,24 @@ static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type)
     return *type ? PyModule_AddType(module, *type) : -1;
 }
 
+static int add_methods(PyTypeObject *type, PyMethodDef *m)
+{
+    for (; m->ml_name; m++) {
+        PyObject *method = PyDescr_NewMethod(type, m);
+        int rc = method ? PyObject_SetAttrString((PyObject *)type, m->ml_name, method) : -1;
+        Py_XDECREF(method);
+        if (rc != 0)
+            return -1;
+    }
+    return 0;
+}
+
 PyMODINIT_FUNC PyInit__core(void)
 {
     PyObject *module = PyModule_Create(&definition);
     if (module && (add_exceptions(module) != 0 || add_type(module, &fxpy_context_spec, &fxpy_context_type) != 0 ||
                    add_type(module, &fxpy_graph_spec, &fxpy_graph_type) != 0 || add_type(module, &fxpy_node_spec, &fxpy_node_type) != 0 ||
-                   add_type(module, &fxpy_function_spec, &fxpy_function_type) != 0 ||
+                   add_type(module, &fxpy_function_spec, &fxpy_function_type) != 0 || add_methods(fxpy_graph_type, fxpy_build_methods) != 0 ||
                    PyModule_AddStringConstant(module, "__version__", FXCC_VERSION) != 0))
         Py_CLEAR(module);
     return module;

@@ -233,6 +233,16 @@ static int set_target(PyObject *o, PyObject *v, void *unused)
     return set_text((fxpy_node *)o, v, "target", fx_node_set_target);
 }
 
+static int set_type(PyObject *o, PyObject *v, void *unused)
+{
+    fxpy_node *self = (fxpy_node *)o;
+    (void)unused;
+    if (v && v != Py_None)
+        return set_text(self, v, "type", fx_node_set_type);
+    size_t since = begin(self);
+    return set(self, fx_node_set_type(self->n, NULL), since);
+}
+
 static int set_name(PyObject *o, PyObject *v, void *unused)
 {
     (void)unused;
@@ -339,7 +349,7 @@ static PyGetSetDef getters[] = {
     {"kwargs", get_kwargs, set_kwargs, "a dict", NULL},
     {"users", get_users, NULL, "nodes that use it, once each", NULL},
     {"all_input_nodes", get_inputs, NULL, "nodes in its arguments, once each", NULL},
-    {"type", get_type, NULL, "'f32[1, 3, s0, 32]', or None", NULL},
+    {"type", get_type, set_type, "'f32[1, 3, s0, 32]', or None when unknown; may be set, of placeholders above all", NULL},
     {"shape", get_shape, NULL, "(dtype, sizes), or None", NULL},
     {"module", get_module, NULL, "path of the module it comes from, or None", NULL},
     {"frame", get_frame, NULL, "Python source line it comes from, or None", NULL},

@@ -161,6 +161,37 @@ void fxpy_tensor_done(fxpy_tensor *t)
     Py_CLEAR(t->capsule);
 }
 
+static void release_view(PyObject *capsule)
+{
+    Py_buffer *view = PyCapsule_GetPointer(capsule, NULL);
+    if (view)
+        PyBuffer_Release(view);
+    PyMem_Free(view);
+}
+
+int fxpy_tensor_keep(fxpy_context *c, PyObject *o, fxpy_tensor *t)
+{
+    PyObject *held = t->capsule ? t->capsule : o;
+    if (t->has_view) {
+        Py_buffer *view = PyMem_Malloc(sizeof *view);
+        held = NULL;
+        if (!view) {
+            PyErr_NoMemory();
+        } else if (PyObject_GetBuffer(o, view, PyBUF_STRIDED_RO) != 0) { /* one more: a view must not move */
+            PyMem_Free(view);
+        } else if (!(held = PyCapsule_New(view, NULL, release_view))) {
+            PyBuffer_Release(view);
+            PyMem_Free(view);
+        }
+    } else {
+        Py_INCREF(held);
+    }
+    int rc = held ? PyList_Append(c->keep, held) : -1;
+    Py_XDECREF(held);
+    fxpy_tensor_done(t);
+    return rc;
+}
+
 /* ---- results -------------------------------------------------------------------------------------------------------------------- */
 
 static PyObject *attribute(const char *module, const char *name)

@@ -443,6 +443,41 @@ START_TEST(walking_while_editing)
 }
 END_TEST
 
+START_TEST(types_and_symbols_are_set)
+{
+    fx_node *n = call2("torch.add", x, w);
+    int64_t min, max;
+    ck_assert_int_eq(fx_node_set_type(n, " f32[2, 3*s0 + 1]{s0, 1} "), FX_OK);
+    ck_assert_str_eq(fx_node_type_text(n), "f32[2, 3*s0 + 1]");
+    ck_assert_int_eq(fx_node_set_type(n, "(i64[], ?, f32[0])"), FX_OK);
+    ck_assert_str_eq(fx_node_type_text(n), "(i64[], ?, f32[0])");
+    static const char *const bad[] = {"", "f32", "f33[1]", "f32[1", "f32[1] f32[2]", "f32[-1]", "f32[1,1,1,1,1,1,1,1,1]", "((((((("};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        size_t before = fx_diag_count(ctx);
+        ck_assert_int_eq(fx_node_set_type(n, bad[i]), FX_ERR_ARGUMENT);
+        ck_assert_uint_eq(fx_diag_count(ctx), before + 1);
+        ck_assert_ptr_nonnull(strstr(unit_message(ctx), "expected a type such as"));
+        ck_assert_str_eq(fx_node_type_text(n), "(i64[], ?, f32[0])");
+    }
+    ck_assert_int_eq(fx_node_set_type(n, NULL), FX_OK);
+    ck_assert_ptr_null(fx_node_type_text(n));
+    ck_assert_int_eq(fx_node_set_type(NULL, "f32[]"), FX_ERR_ARGUMENT);
+
+    ck_assert_ptr_null(fx_graph_symbol(g, 0, &min, &max));
+    ck_assert_int_eq(fx_graph_set_symbol(g, "s0", 2, INT64_MAX), FX_OK);
+    ck_assert_int_eq(fx_graph_set_symbol(g, "batch", 1, 8), FX_OK);
+    ck_assert_int_eq(fx_graph_set_symbol(g, "s0", 3, 9), FX_OK);
+    ck_assert_str_eq(fx_graph_symbol(g, 0, &min, &max), "s0");
+    ck_assert(min == 3 && max == 9);
+    ck_assert_str_eq(fx_graph_symbol(g, 1, &min, &max), "batch");
+    ck_assert_ptr_null(fx_graph_symbol(g, 2, &min, &max));
+    ck_assert_int_eq(fx_graph_set_symbol(g, "s0", 4, 3), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_set_symbol(g, "2 s", 0, 1), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_set_symbol(g, NULL, 0, 1), FX_ERR_ARGUMENT);
+    ck_assert_int_eq(fx_graph_set_symbol(NULL, "s0", 0, 1), FX_ERR_ARGUMENT);
+}
+END_TEST
+
 /* ---- arguments ---------------------------------------------------------------------------------------------------------- */
 
 START_TEST(arguments_are_edited)
@@ -923,6 +958,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, insertion_points_nest);
     tcase_add_test(t, nodes_are_moved);
     tcase_add_test(t, walking_while_editing);
+    tcase_add_test(t, types_and_symbols_are_set);
     tcase_add_test(t, arguments_are_edited);
     tcase_add_test(t, names_are_changed);
     tcase_add_test(t, names_are_those_of_fx);
