@@ -37,6 +37,9 @@ error_t one_argument(struct argp_state *state, const char **argument, char *give
 /* How a subcommand begins: its arguments, parsed into what the parser's input is, and a context. NULL, with a message, when it cannot. */
 fx_context *start(const struct argp *argp, int argc, char **argv, void *input);
 
+/* Parses the LEVEL of -O, 1 to 3, or ends with a usage error. */
+error_t parse_level(struct argp_state *state, const char *arg, int *level);
+
 /* Parses a number of the whole text; false when it is none. */
 bool parse_number(const char *text, double *value);
 

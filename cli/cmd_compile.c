@@ -1,4 +1,4 @@
-/* cli/cmd_compile.c: fxcc compile: a model to C sources.
+/* cli/cmd_compile.c: fxcc compile: a model to C sources, or to what LLVM makes of it.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,11 +8,48 @@
 
 typedef struct arguments {
     fx_compile_options options;
-    const char *model, *dir;
+    const char *model, *dir;     /* dir: or the file to write */
+    const char *c_only;          /* an option that was given and has a meaning for C alone */
+    const char *form;            /* of `forms`; NULL: C */
+    int level;
     bool json, verbose;
 } arguments;
 
-enum { KEY_PREFIX = 0x100, KEY_WEIGHTS, KEY_LINK_RUNTIME, KEY_CHECK, KEY_GOLDEN, KEY_JSON };
+/* What LLVM makes, by fx_jit_form. */
+static const char *const forms[] = {"llvm-ir", "asm", "obj"};
+enum { N_FORMS = sizeof forms / sizeof forms[0] };
+
+enum { KEY_PREFIX = 0x100, KEY_WEIGHTS, KEY_LINK_RUNTIME, KEY_CHECK, KEY_GOLDEN, KEY_JSON, KEY_EMIT };
+
+static fx_jit_form form_of(const arguments *a)
+{
+    size_t i = 0;
+    while (i < N_FORMS - 1 && strcmp(forms[i], a->form))
+        i++;
+    return (fx_jit_form)i;
+}
+
+static void parse_form(struct argp_state *state, arguments *a, const char *arg)
+{
+    a->form = NULL;
+    for (size_t i = 0; i < N_FORMS; i++)
+        if (!strcmp(arg, forms[i]))
+            a->form = forms[i];
+    if (!a->form && strcmp(arg, "c"))
+        argp_error(state, "expected --emit=c, llvm-ir, asm or obj, got '%s'", arg);
+}
+
+/* What LLVM makes is for this machine, and one file. */
+static void check_form(struct argp_state *state, const arguments *a)
+{
+    const fx_compile_options *o = &a->options;
+    const char *given = o->target ? "--target" : o->unproved_warn ? "--unproved" : o->stop_after ? "--stop-after" : o->dump_before ? "--dump-before"
+                        : o->dump_after ? "--dump-after" : o->time_passes ? "--time-passes" : a->c_only;
+    if (a->form && given)
+        argp_error(state, "expected --emit=c with %s, got --emit=%s", given, a->form);
+    if (!a->form && a->level)
+        argp_error(state, "expected --emit=llvm-ir, asm or obj with -O: C is optimised by its compiler");
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -32,6 +69,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->options.prefix = arg;
         return 0;
     case KEY_WEIGHTS:
+        a->c_only = "--weights";
         if (!strcmp(arg, "c"))
             a->options.weights = FX_WEIGHTS_IN_C;
         else if (!strcmp(arg, "bin"))
@@ -42,24 +80,33 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "expected --weights=c, bin or incbin, got '%s'", arg);
         return 0;
     case KEY_LINK_RUNTIME:
+        a->c_only = "--link-runtime";
         a->options.link_runtime = true;
         return 0;
     case KEY_CHECK:
+        a->c_only = "--check";
         a->options.check = true;
         return 0;
     case KEY_GOLDEN:
+        a->c_only = "--golden";
         a->options.golden = arg;
         a->options.check = true;
         return 0;
     case KEY_JSON:
+        a->c_only = "--json";
         a->json = true;
         return 0;
+    case KEY_EMIT:
+        parse_form(state, a, arg);
+        return 0;
+    case 'O': return parse_level(state, arg, &a->level);
     case ARGP_KEY_ARG: return one_argument(state, &a->model, arg, "model");
     case ARGP_KEY_END:
         if (!a->model)
             argp_error(state, "expected a model to compile");
         if (!a->dir && !a->options.stop_after)
-            argp_error(state, "expected -o DIR, the folder to write to");
+            argp_error(state, a->form ? "expected -o FILE, the file to write" : "expected -o DIR, the folder to write to");
+        check_form(state, a);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -68,7 +115,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option options[] = {
     {"output", 'o', "DIR", 0, "folder to write to, made if missing", 0},
-    {"prefix", KEY_PREFIX, "NAME", 0, "prefix of all symbols and file names (default: from the model's name)", 0},
+    {"emit", KEY_EMIT, "FORM", 0, "c (default); or what LLVM makes for this machine, into the file that -o names: llvm-ir (optimised), asm or obj", 0},
+    {NULL, 'O', "LEVEL", 0, "how much LLVM optimises: 1 (default) to 3", 0},
+    {"prefix", KEY_PREFIX, "NAME", 0, "prefix of all symbols and file names (default: from the model's name; of what LLVM makes: fxjit)", 0},
     {"weights", KEY_WEIGHTS, "FORM", 0,
      "c: as arrays in C (default up to 1 MB); bin: a file to load or map (default above); incbin: taken in by the assembler", 0},
     {"link-runtime", KEY_LINK_RUNTIME, NULL, 0, "call libfxrt instead of pasting its kernels into the file", 0},
@@ -86,7 +135,22 @@ static const struct argp argp = {
     .args_doc = "MODEL",
     .children = children,
     .doc = "Compiles a saved PyTorch model (.pt2 of torch.export.save, or .fx text) to standalone C: NAME.h, NAME.c, its weights, a "
-           "Makefile and a CMakeLists.txt."};
+           "Makefile and a CMakeLists.txt. Or, with --emit, to what LLVM makes of it."};
+
+/* What LLVM makes of graph. 0, or 1 with a message. */
+static int emit(const char *command, fx_graph *graph, const arguments *a)
+{
+    char name[256];
+    const fx_compile_options *o = &a->options;
+    fx_jit_options options = {.level = a->level, .threads = o->threads, .dims = o->dims, .n_dims = o->n_dims, .disable = o->disable, .name = name};
+    const char *data;
+    size_t size;
+    if (snprintf(name, sizeof name, "%s_run", o->prefix ? o->prefix : "fxjit") >= (int)sizeof name)
+        return complain(command, "expected a prefix of fewer than %zu characters", sizeof name - 4);
+    if (fx_jit_emit(graph, &options, form_of(a), &data, &size) != FX_OK)
+        return 1;
+    return write_text(command, a->dir, data, size);
+}
 
 int cmd_compile(int argc, char **argv)
 {
@@ -101,6 +165,13 @@ int cmd_compile(int argc, char **argv)
         return 1;
     progress_begin("compiling");
     fx_status status = fx_load_model(ctx, a.model, &graph);
+    if (status == FX_OK && a.form) {
+        int rc = emit(command, graph, &a);
+        report(command, ctx, a.verbose);
+        fx_context_free(ctx);
+        end_options(&a.options);
+        return rc;
+    }
     if (status == FX_OK)
         status = fx_compile(graph, &a.options, a.dir, &result);
     if (status == FX_OK)

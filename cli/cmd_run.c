@@ -13,17 +13,17 @@ typedef struct arguments {
     fx_compile_options options;  /* of lowering */
     int level;
     bool no_cache, verbose;
+    const char *debug;           /* folder for what debuggers show as source; NULL: nothing for debuggers */
     char **files; /* points into argv */
     int n_files;
     long calls;   /* 0: not asked for */
 } arguments;
 
-enum { KEY_CALLS = 0x100, KEY_INTERPRET, KEY_EMIT_C, KEY_NO_CACHE, MAX_CALLS = 10000 };
+enum { KEY_CALLS = 0x100, KEY_INTERPRET, KEY_EMIT_C, KEY_NO_CACHE, KEY_DEBUG, MAX_CALLS = 10000 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     arguments *a = state->input;
-    double v;
 
     switch (key) {
     case ARGP_KEY_INIT:
@@ -39,9 +39,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->no_cache = true;
         return 0;
     case 'O':
-        if (!parse_number(arg, &v) || v < 1 || v > 3 || v != (int)v)
-            argp_error(state, "expected -O1, -O2 or -O3, got '-O%s'", arg);
-        a->level = (int)v;
+        return parse_level(state, arg, &a->level);
+    case KEY_DEBUG:
+        a->debug = arg;
         return 0;
     case 'v':
         a->verbose = true;
@@ -82,6 +82,7 @@ static const struct argp_option options[] = {
     {"emit-c", KEY_EMIT_C, NULL, 0, "as the C that 'fxcc compile' emits, built with $CC (default cc) and $CFLAGS (default -O2)", 0},
     {NULL, 'O', "LEVEL", 0, "how much LLVM optimises: 1 (default) to 3", 0},
     {"no-cache", KEY_NO_CACHE, NULL, 0, "neither take compiled code of an earlier run nor keep it; see 'fxcc cache'", 0},
+    {"debug", KEY_DEBUG, "DIR", 0, "let gdb show layers by name, and the loop program, written to DIR/NAME.prog, as their source", 0},
     {"verbose", 'v', NULL, 0, "print remarks", 0},
     {0}};
 
@@ -98,7 +99,7 @@ static int run_compiled(const char *command, fx_context *ctx, fx_graph *graph, c
     size_t calls = a->calls ? (size_t)a->calls : 1;
     if (a->way == WAY_JIT) {
         const fx_jit_options o = {.level = a->level, .threads = a->options.threads, .dims = a->options.dims, .n_dims = a->options.n_dims,
-                                  .disable = a->options.disable, .cache = a->no_cache ? "" : NULL};
+                                  .disable = a->options.disable, .cache = a->no_cache ? "" : NULL, .debug = a->debug};
         return run_jitted(command, ctx, graph, &o, in, calls, n, results);
     }
     char *dir = temp_folder(command);

@@ -17,6 +17,14 @@ bool parse_number(const char *text, double *value)
     return end != text && !*end;
 }
 
+error_t parse_level(struct argp_state *state, const char *arg, int *level)
+{
+    if (strlen(arg) != 1 || *arg < '1' || *arg > '3')
+        argp_error(state, "expected -O1, -O2 or -O3, got '-O%s'", arg);
+    *level = *arg - '0';
+    return 0;
+}
+
 error_t one_argument(struct argp_state *state, const char **argument, char *given, const char *what)
 {
     if (*argument)

@@ -46,6 +46,7 @@ typedef struct fx_llvm_options {
     const char *name;            /* of the exported function */
     bool serial;                 /* parallel loops run on the calling thread */
     bool half;                   /* the CPU converts float16 (F16C) */
+    const char *listing;         /* the program's text, which debuggers show as source: the path of its file; NULL: nothing for debuggers */
 } fx_llvm_options;
 
 /* llvm_module.c: the program as a module of context c; in p->arena beside LLVM's own memory. FX_ERR_UNSUPPORTED names a step. The module is

@@ -33,7 +33,10 @@ typedef struct fx_ll_fn {
     LLVMValueRef *vars;          /* by loop variable */
     LLVMValueRef *locals;        /* by local: the value, or where it is when it is SET */
     bool *in_memory;             /* by local: it is SET */
+    LLVMMetadataRef scope;       /* what debuggers are told of it; NULL: nothing */
 } fx_ll_fn;
+
+typedef struct fx_ll_debug fx_ll_debug;
 
 typedef struct fx_ll {
     const fx_llvm *L;
@@ -58,6 +61,7 @@ typedef struct fx_ll {
     bool parallel;               /* inside the body of a parallel loop */
     LLVMValueRef *kept; size_t n_kept, cap_kept; /* functions that only later passes will call */
     int checks;                  /* CHECKs printed so far, in the whole program */
+    fx_ll_debug *debug;          /* NULL: debuggers are told nothing */
     fx_map values;               /* of the statement at hand: from an expression to its value */
 } fx_ll;
 
@@ -77,4 +81,12 @@ void fx_ll_attribute(fx_ll *e, LLVMValueRef fn, int at, const char *name); /* at
 /* llvm_step.c */
 fx_status fx_ll_step(fx_ll *e, const fx_step *step, LLVMValueRef *fn); /* defines step's function; e->bufs are its first parameters, then
                                                                           the symbols, then a pointer to the status */
+
+/* llvm_debug.c: nothing is done when opt->listing is NULL. */
+void fx_ll_debug_begin(fx_ll *e);
+void fx_ll_debug_end(fx_ll *e);                            /* before the module is verified */
+void fx_ll_debug_function(fx_ll *e, fx_ll_fn *f, const fx_step *step); /* NULL: the one that runs all */
+void fx_ll_debug_here(fx_ll *e, LLVMBuilderRef b, const void *at); /* what b builds from here on is e->f's, of this step or statement (NULL: the last) */
+const fx_hooks *fx_ll_debug_hooks(fx_ll *e, const fx_hooks *hooks); /* the same hooks, with lines */
+
 #endif

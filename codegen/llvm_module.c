@@ -130,6 +130,7 @@ static fx_status put_run(fx_ll *e)
     f.bufs = FX_NEW_ARRAY(e->arena, LLVMValueRef, p->n_bufs + 1);
     LLVMValueRef run = f.fn;
     LLVMBasicBlockRef done = L->AppendBasicBlockInContext(e->c, run, "done");
+    fx_ll_debug_function(e, &f, NULL);
     f.status = L->BuildAlloca(f.entry, e->t_i32, "status");
     L->BuildStore(f.entry, L->ConstInt(e->t_i32, 0, 0), f.status);
     find_bufs(e, run);
@@ -148,6 +149,7 @@ static fx_status put_run(fx_ll *e)
         for (size_t i = 0; i < p->n_symbols; i++)
             args[n++] = f.symbols[i];
         args[n++] = f.status;
+        fx_ll_debug_here(e, b, &p->steps[s]);
         L->BuildCall2(b, L->GlobalGetValueType(fn), fn, args, (unsigned)n, "");
         if (e->checks != checks) { /* what a check found ends the run after its step */
             LLVMBasicBlockRef next = L->AppendBasicBlockInContext(e->c, run, "next");
@@ -157,6 +159,7 @@ static fx_status put_run(fx_ll *e)
         }
     }
     LLVMBuilderRef steps = e->b;
+    fx_ll_debug_here(e, b, NULL);
     e->b = b;
     copy_outputs(e);
     e->b = steps;
@@ -188,10 +191,12 @@ fx_status fx_emit_llvm(fx_program *p, const fx_llvm *L, const fx_llvm_options *o
     e.seen = FX_NEW_ARRAY(e.arena, bool, p->n_bufs + 1);
     e.written = FX_NEW_ARRAY(e.arena, bool, p->n_bufs + 1);
     make_types(&e);
+    fx_ll_debug_begin(&e);
     put_arena_size(&e);
     fx_status status = put_run(&e);
     L->DisposeBuilder(e.b);
     keep(&e);
+    fx_ll_debug_end(&e);
     char *why = NULL;
     if (status == FX_OK && L->VerifyModule(e.m, LLVMReturnStatusAction, &why))
         status = fx_fail(p->ctx, FX_INTERNAL, NULL, "LLVM refuses the module made of '%s': %s", p->name ? p->name : "model", why);

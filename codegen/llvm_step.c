@@ -118,6 +118,7 @@ static fx_ll_fn *open_function(fx_ll *e, const char *name, LLVMTypeRef *more, un
     L->PositionBuilderAtEnd(f->entry, entry);
     L->PositionBuilderBefore(f->entry, L->BuildBr(f->entry, f->body));
     e->f = f;
+    fx_ll_debug_function(e, f, e->step);
     return f;
 }
 
@@ -271,6 +272,7 @@ static void open_parallel(fx_ll *e, fx_ll_block *b, const fx_stmt *loop)
     for (unsigned i = 0; i < n_live; i++)
         *live_at(inner, e->live[i]) = L->GetParam(inner->fn, before + i);
     L->PositionBuilderAtEnd(e->b, inner->body);
+    fx_ll_debug_here(e, e->b, NULL);
     e->parallel = true;
     push_block(e)->loop = loop;
     open_loop(e, &e->blocks[e->n_blocks - 1], L->GetParam(inner->fn, n), L->GetParam(inner->fn, n + 1), true);
@@ -307,6 +309,7 @@ static fx_status loop_end(void *user, const fx_stmt *loop)
         b = &e->blocks[--e->n_blocks];
         close_function(e);
         e->L->PositionBuilderAtEnd(e->b, b->end);
+        fx_ll_debug_here(e, e->b, NULL);
         e->n_live = b->n_live;
         e->parallel = false;
     }
@@ -496,8 +499,9 @@ fx_status fx_ll_step(fx_ll *e, const fx_step *step, LLVMValueRef *fn)
     find_set(e, step->body);
     fx_ll_fn *f = open_function(e, fx_arena_printf(e->arena, "step.%s", step->name), NULL, 0);
     e->L->PositionBuilderAtEnd(e->b, f->body);
+    fx_ll_debug_here(e, e->b, NULL);
     *fn = f->fn;
-    FX_TRY(fx_walk_step(step, &hooks, e));
+    FX_TRY(fx_walk_step(step, fx_ll_debug_hooks(e, &hooks), e));
     close_function(e);
     return FX_OK;
 }

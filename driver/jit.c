@@ -1,11 +1,14 @@
 /* driver/jit.c: a model compiled in memory: what a caller calls.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#define _GNU_SOURCE
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/names.h"
 #include "driver/driver.h"
 #include "fxcc/jit.h"
 #include "jit/cache.h"
@@ -48,9 +51,25 @@ typedef struct compile_job {
     const fx_jit_options *options;
     fx_function *f;
     fx_program *program;
+    fx_write listing;
     fx_jit_form form;
     fx_text *text;
 } compile_job;
+
+/* The program's text, where debuggers find it. */
+static fx_status write_listing(compile_job *job, const char *folder, fx_code_options *code)
+{
+    fx_program *p = job->program;
+    char model[FX_IDENT_MAX + 1], whole[PATH_MAX];
+    fx_ident(model, p->name ? p->name : "", FX_IDENT_MAX, "model");
+    fx_text text;
+    fx_text_init(&text, p->arena);
+    fx_program_print(&text, p);
+    const fx_file file = {.name = fx_arena_printf(p->arena, "%s.prog", model), .data = text.data, .size = text.size};
+    FX_TRY(fx_write_files(p->ctx, folder, 1, &file, &job->listing));
+    code->listing = fx_arena_printf(p->arena, "%s/%s", realpath(folder, whole) ? whole : folder, file.name);
+    return FX_OK;
+}
 
 static fx_status lower(compile_job *job, fx_code_options *code)
 {
@@ -68,7 +87,12 @@ static fx_status lower(compile_job *job, fx_code_options *code)
     char folder[4096];
     if (o->cache ? *o->cache != 0 : fx_cache_folder(folder, sizeof folder))
         code->cache = fx_intern(ctx, o->cache ? o->cache : folder);
-    return FX_OK;
+    const char *debug = o->debug ? o->debug : getenv("FXCC_JIT_DEBUG"), *perf = getenv("FXCC_PERF");
+    code->perf = o->perf || (perf && strcmp(perf, "1") == 0);
+    if (!debug || !*debug)
+        return FX_OK;
+    code->cache = NULL; /* where the text lies is in the object */
+    return write_listing(job, debug, code);
 }
 
 static fx_status compile(void *user)
@@ -118,6 +142,7 @@ fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_func
         return FX_OK;
     }
     job.f->program = job.program;
+    fx_write_undo(&job.listing);
     fx_function_free(job.f);
     return status;
 }
@@ -129,8 +154,13 @@ static fx_status emit(void *user)
     fx_code_options code;
     if ((size_t)job->form >= sizeof forms / sizeof forms[0])
         return fx_fail(job->graph->ctx, FX_ERR_ARGUMENT, NULL, "form: expected a value of fx_jit_form, got %d", (int)job->form);
+    const char *name = job->options->name;
+    if (name && (!*name || name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")] || (*name >= '0' && *name <= '9') ||
+                 fx_ident_reserved(name) || strncmp(name, "fxrt_", 5) == 0 || strcmp(name, "fxjit_parallel") == 0))
+        return fx_fail(job->graph->ctx, FX_ERR_ARGUMENT, NULL, "name: expected an identifier of C that nothing else has, got '%s'", name);
     FX_TRY(lower(job, &code));
     fx_text_init(job->text, fx_context_arena(job->graph->ctx));
+    code.name = name;
     return fx_code_emit(job->program, &code, forms[job->form], job->text);
 }
 
@@ -140,6 +170,8 @@ fx_status fx_jit_emit(fx_graph *graph, const fx_jit_options *options, fx_jit_for
     fx_text text;
     compile_job job = {.graph = graph, .options = options ? options : &defaults, .form = form, .text = &text};
     fx_status status = fx_protect(graph->ctx, emit, &job);
+    if (status != FX_OK)
+        fx_write_undo(&job.listing);
     if (job.program)
         fx_arena_free(job.program->arena);
     if (status == FX_OK) {

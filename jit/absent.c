@@ -30,6 +30,7 @@ int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *wei
     (void)io;
     (void)weights;
     (void)arena;
+    (void)state;
     (void)symbols;
     return -1;
 }

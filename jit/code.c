@@ -2,17 +2,21 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "codegen/llvm.h"
+#include "codegen/names.h"
 #include "jit/cache.h"
 #include "jit/code.h"
 #include "jit/run.h"
+#include "jit/tools.h"
 
 struct fx_code {
     const fx_llvm *L;
     LLVMOrcLLJITRef jit;
     fx_llvm_run_fn *run;
     fx_llvm_size_fn *arena_size;
+    fx_gdb_code *gdb;            /* NULL: debuggers were not told */
     int threads;
     bool cached;
 };
@@ -85,7 +89,8 @@ static fx_status make_module(job *j)
         return fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "%s", why);
     FX_TRY(make_machine(j));
     j->c = j->L->ContextCreate();
-    fx_llvm_options o = {.name = RUN_NAME, .serial = j->opt->threads == 1, .half = strstr(j->features, "+f16c") != NULL};
+    fx_llvm_options o = {.name = j->text && j->opt->name ? j->opt->name : RUN_NAME, .serial = j->opt->threads == 1,
+                         .half = strstr(j->features, "+f16c") != NULL, .listing = j->opt->listing};
     return fx_emit_llvm(j->p, j->L, &o, j->c, &j->m);
 }
 
@@ -186,9 +191,22 @@ static LLVMErrorRef define_symbols(fx_context *ctx, fx_code *code, LLVMOrcJITDyl
     return error;
 }
 
+/* Debuggers and profilers are told where the object's functions are; that they cannot be is no reason to fail. */
+static void tell_tools(job *j, fx_code *code, const void *object, size_t size, uint64_t at)
+{
+    char model[FX_IDENT_MAX + 1];
+    if (j->opt->listing && !(code->gdb = fx_gdb_add(object, size, RUN_NAME, at)))
+        fx_remark(j->p->ctx, NULL, "debuggers cannot be told of the compiled model");
+    fx_ident(model, j->p->name ? j->p->name : "", FX_IDENT_MAX, "model");
+    if (j->opt->perf && !fx_perf_add(object, size, RUN_NAME, at, model))
+        fx_remark(j->p->ctx, NULL, "perf cannot be told of the compiled model: /tmp/perf-%ld.map cannot be written", (long)getpid());
+}
+
 static fx_status link_object(job *j, fx_code *code)
 {
     const fx_llvm *L = j->L;
+    const size_t size = j->opt->listing || j->opt->perf ? L->GetBufferSize(j->object) : 0;
+    void *object = size ? fx_arena_dup(j->p->arena, L->GetBufferStart(j->object), size) : NULL; /* the linker takes the buffer */
     LLVMErrorRef error = L->OrcCreateLLJIT(&code->jit, NULL);
     if (error)
         return failed(j, "LLVM's linker", error);
@@ -198,15 +216,17 @@ static fx_status link_object(job *j, fx_code *code)
         error = L->OrcLLJITAddObjectFile(code->jit, lib, j->object);
         j->object = NULL; /* the linker's */
     }
-    LLVMOrcExecutorAddress at = 0, size = 0;
+    LLVMOrcExecutorAddress at = 0, arena_size = 0;
     if (!error)
         error = L->OrcLLJITLookup(code->jit, &at, RUN_NAME);
     if (!error)
-        error = L->OrcLLJITLookup(code->jit, &size, RUN_NAME "_arena_size");
+        error = L->OrcLLJITLookup(code->jit, &arena_size, RUN_NAME "_arena_size");
     if (error)
         return failed(j, "linking the compiled model", error);
     code->run = (fx_llvm_run_fn *)(uintptr_t)at;
-    code->arena_size = (fx_llvm_size_fn *)(uintptr_t)size;
+    code->arena_size = (fx_llvm_size_fn *)(uintptr_t)arena_size;
+    if (object)
+        tell_tools(j, code, object, size, at);
     return FX_OK;
 }
 
@@ -262,6 +282,7 @@ void fx_code_free(fx_code *code)
 {
     if (!code)
         return;
+    fx_gdb_remove(code->gdb);
     if (code->jit) {
         LLVMErrorRef error = code->L->OrcDisposeLLJIT(code->jit);
         if (error)

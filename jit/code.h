@@ -10,6 +10,9 @@ typedef struct fx_code_options {
     int threads;                 /* most that a run may use; 1: the calling one */
     const char *cache;           /* folder of objects compiled before (jit/cache.h); NULL: none */
     uint64_t cache_most;         /* bytes they may take */
+    const char *name;            /* of the function that runs the program, in what fx_code_emit gives; NULL: "fxjit_run" */
+    const char *listing;         /* tell debuggers: path of the program's text, which they show as source; NULL: nothing */
+    bool perf;                   /* tell perf */
 } fx_code_options;
 
 /* Code that runs a program; kept apart from it: the program may be freed. Weights stay where the program has them. */

@@ -18,6 +18,10 @@ typedef struct fx_jit_options {
     const char *cache;        /* folder of objects that were compiled before; NULL: $FXCC_CACHE, or fxcc/jit in $XDG_CACHE_HOME or ~/.cache; "": none */
     uint64_t cache_most;      /* bytes it may take; 0: 1 GiB. Those not used for longest go first */
     const char *disable;      /* parts of lowering not to do, "fuse,layout" say; NULL: none */
+    const char *debug;        /* tell gdb and lldb of the code: functions bear the model's names of layers, and their source is the loop program, which
+                                 is written to MODEL.prog in this folder. NULL: $FXCC_JIT_DEBUG; "": do not. Such code is not kept in the cache */
+    bool perf;                /* tell perf: functions are added to /tmp/perf-PID.map, as MODEL.STEP. Also when $FXCC_PERF is 1 */
+    const char *name;         /* of the function that fx_jit_emit's code exports, a C identifier; NULL: "fxjit_run" */
 } fx_jit_options;
 
 /* Machine code of a model, for this machine. Belongs to the graph's context, which must outlive it; weights are where the graph has them,

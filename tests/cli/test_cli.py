@@ -544,7 +544,7 @@ output((%y,))
                    says="expected parts of lowering to disable (fuse, layout, inplace, attention, merge, schedule), got 'speed'")
 
 
-class Running(Case):
+class OneInput(Case):
     def setUp(self):
         super().setUp()
         r = random.Random(1)
@@ -552,6 +552,8 @@ class Running(Case):
         self.input = self.dir / "x.npy"
         self.input.write_bytes(npy((1, 1, 8, 8), self.x))
 
+
+class Running(OneInput):
     def reference(self, scale=1.0):
         """A .npz of the input and the interpreter's output, its first element scaled."""
         self.ok("run", DIGITS, self.input, "-o", self.dir / "y.npy")
@@ -612,6 +614,158 @@ class Running(Case):
         tmp.mkdir()
         self.ok("check", DIGITS, "--against", self.reference(), env={**os.environ, "TMPDIR": str(tmp)})
         self.assertEqual(list(tmp.iterdir()), [])
+
+
+class Emitting(Case):
+    """fxcc compile --emit: what LLVM makes of a model."""
+
+    def emit(self, form, *options):
+        path = self.dir / f"digits.{form}"
+        self.assertEqual(self.ok("compile", DIGITS, f"--emit={form}", "-o", path, *options), "")
+        return path
+
+    def test_forms(self):
+        ir = self.emit("llvm-ir", "-O2").read_text()
+        for piece in (r"target triple = ", r"define .*i32 @fxjit_run\(", r"define .*i64 @fxjit_run_arena_size\(",
+                      r"define internal .*void @step\.features_3\(", r"declare .*void @fxrt_"):
+            self.assertRegex(ir, piece)
+        self.assertNotIn("alloca i32", ir)  # passes have been over it
+        asm = self.emit("asm").read_text()
+        for piece in (".globl\tfxjit_run\n", "fxjit_run_arena_size:", "step.features_3:"):
+            self.assertIn(piece, asm)
+        self.assertEqual(self.emit("obj").read_bytes()[16:18], b"\x01\x00")  # ET_REL
+
+    def test_tools_accept_them(self):
+        ir, asm, obj = self.emit("llvm-ir"), self.emit("asm"), self.emit("obj", "--prefix=net")
+        nm = subprocess.run(["nm", obj], check=True, capture_output=True, text=True).stdout
+        self.assertRegex(nm, r" T net_run\n")
+        self.assertRegex(nm, r" T net_run_arena_size\n")
+        self.assertRegex(nm, r" t step\.features_3\n")
+        self.assertRegex(nm, r" U fxrt_\w+_conv2d\n")
+        cc = os.environ.get("CC", "cc").split()
+        subprocess.run([*cc, "-x", "assembler", "-c", asm, "-o", self.dir / "asm.o"], check=True)
+        assembler = next((a for a in ("llvm-as-19", "llvm-as-16", "llvm-as") if shutil.which(a)), None)
+        if not assembler or assembler == "llvm-as":  # one of another version may not read it
+            self.skipTest("no llvm-as-19 or llvm-as-16: the text of LLVM was not read back")
+        subprocess.run([assembler, ir, "-o", os.devnull], check=True)
+
+    def test_object_links_and_runs(self):
+        """As the man page says: an array of inputs and outputs, one of weights by the places fxcc show tells, libfxrt."""
+        obj = self.emit("obj", "--threads=1", "--prefix=net")
+        self.ok("compile", DIGITS, "-o", self.dir, "--weights=bin", "--threads=1")
+        program = self.ok("show", DIGITS, "--program", "--threads=1")
+        places = [int(m) for m in re.findall(r"^buffer \w+ : weight .*? offset=(\d+)", program, re.MULTILINE)]
+        (self.dir / "main.c").write_text(
+            """#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+int32_t net_run(void *const *io, const void *const *weights, unsigned char *arena, unsigned char *state, const int64_t *symbols);
+int64_t net_run_arena_size(const int64_t *symbols);
+static const long places[] = {%s};
+static _Alignas(64) unsigned char blob[1 << 20];
+int main(void)
+{
+    float x[64], y[10];
+    void *io[] = {x, y};
+    const void *weights[sizeof places / sizeof *places];
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        weights[i] = blob + places[i];
+    FILE *f = fopen("digits.bin", "rb");
+    if (!f || fread(blob, 1, sizeof blob, f) < 1000 || fread(x, 4, 64, stdin) != 64)
+        return 2;
+    unsigned char *arena = aligned_alloc(64, (size_t)(net_run_arena_size(NULL) + 63) / 64 * 64);
+    if (net_run(io, weights, arena, NULL, NULL) != 0)
+        return 3;
+    return fwrite(y, 4, 10, stdout) != 10;
+}
+""" % ", ".join(map(str, places)))
+        link = os.environ.get("FXCC_LINK", "cc -fopenmp").split()
+        libfxrt = os.environ.get("FXCC_LIBFXRT") or str(ROOT / "build" / "release" / "runtime" / "libfxrt.a")
+        subprocess.run([*link, "main.c", obj, libfxrt, "-lm", "-o", "main"], cwd=self.dir, check=True)
+        r = random.Random(2)
+        x = struct.pack("<64f", *(r.random() for _ in range(64)))
+        y = subprocess.run(["./main"], cwd=self.dir, input=x, capture_output=True, check=True).stdout
+        (self.dir / "x.npy").write_bytes(npy((1, 1, 8, 8), struct.unpack("<64f", x)))
+        self.ok("run", DIGITS, self.dir / "x.npy", "-o", self.dir / "y.npy", "--threads=1")
+        self.assertEqual(struct.unpack("<10f", y), read_npy((self.dir / "y.npy").read_bytes()))
+
+    def test_usage(self):
+        out = self.dir / "x"
+        self.fails("compile", DIGITS, "--emit=elf", "-o", out, says="expected --emit=c, llvm-ir, asm or obj, got 'elf'")
+        self.fails("compile", DIGITS, "--emit=obj", says="expected -o FILE")
+        self.fails("compile", DIGITS, "--emit=obj", "-O4", "-o", out, says="expected -O1, -O2 or -O3, got '-O4'")
+        self.fails("compile", DIGITS, "-O2", "-o", out, says="with -O")
+        for option in ("--target=generic", "--check", "--golden=x.npz", "--json", "--weights=c", "--link-runtime", "--stop-after=memory"):
+            self.fails("compile", DIGITS, "--emit=asm", option, "-o", out, says=f"expected --emit=c with {option.split('=')[0]}, got --emit=asm")
+        self.fails("compile", DIGITS, "--emit=obj", "--prefix=a b", "-o", out, says="expected an identifier of C that nothing else has, got 'a b_run'")
+        self.fails("compile", DIGITS, "--emit=obj", "--prefix=fxrt_x", "-o", out, says="got 'fxrt_x_run'")
+        self.assertFalse(out.exists())
+        self.assertEqual(self.ok("compile", DIGITS, "--emit=c", "-o", out), "")
+
+    def test_file_appears_whole_or_not(self):
+        self.fails("compile", DIGITS, "--emit=obj", "-o", self.dir / "none" / "x.o", says="x.o")
+        self.fails("compile", self.dir / "none.pt2", "--emit=obj", "-o", self.dir / "x.o", says="none.pt2")
+        self.assertEqual(list(self.dir.iterdir()), [])
+
+
+class Debugging(OneInput):
+    """What gdb and perf see of a model compiled in memory."""
+
+    def gdb(self, *commands):
+        if not shutil.which("gdb"):
+            self.skipTest("no gdb")
+        if subprocess.run(["gdb", "-nx", "-batch", "-ex", "run", "--args", "true"], capture_output=True, text=True).stdout.find("exited normally") < 0:
+            self.skipTest("gdb cannot run a program here")
+        argv = ["gdb", "-nx", "-batch", "-ex", "set breakpoint pending on", "-ex", "set debuginfod enabled off"]
+        for command in commands:
+            argv += ["-ex", command]
+        done = subprocess.run([*argv, "--args", FXCC, "run", DIGITS, self.input, "-o", self.dir / "y.npy", "--debug", self.dir / "src"],
+                              capture_output=True, text=True, timeout=300)
+        return done.stdout
+
+    def test_layers_have_names_and_lines(self):
+        out = self.gdb("break features.3", "run", "backtrace 2", "list", "info breakpoints")
+        text = (self.dir / "src" / "digits.prog").read_text().splitlines()
+        step = next(i for i, line in enumerate(text, 1) if line.startswith("step features_3 "))
+        self.assertRegex(out, rf"#0 +(0x\w+ in )?features\.3 \(\) at .*digits\.prog:{step + 1}\n")
+        self.assertRegex(out, rf"#1 +0x\w+ in digits \(\) at .*digits\.prog:{step}\n")
+        self.assertIn(f"{step + 1}\t{text[step]}", out)
+
+    def test_kernels_are_called_from_layers(self):
+        out = self.gdb(*(f"break fxrt_{isa}_gemm" for isa in ("generic", "avx2", "avx512", "neon")), "run", "backtrace 3")
+        self.assertRegex(out, r"#0 +(0x\w+ in )?fxrt_\w+_gemm ")
+        self.assertRegex(out, r"#1 +0x\w+ in classifier \(\) at .*digits\.prog:\d+\n")
+        self.assertRegex(out, r"#2 +0x\w+ in digits \(\) at .*digits\.prog:\d+\n")
+
+    def test_same_numbers(self):
+        self.ok("run", DIGITS, self.input, "-o", self.dir / "y.npy")
+        self.ok("run", DIGITS, self.input, "-o", self.dir / "z.npy", "--debug", self.dir / "src")
+        self.assertEqual((self.dir / "y.npy").read_bytes(), (self.dir / "z.npy").read_bytes())
+        self.ok("run", DIGITS, self.input, "-o", self.dir / "z.npy", env={**os.environ, "FXCC_JIT_DEBUG": str(self.dir / "env")})
+        self.assertEqual((self.dir / "src" / "digits.prog").read_bytes(), (self.dir / "env" / "digits.prog").read_bytes())
+
+    def test_folder_that_cannot_be(self):
+        self.fails("run", DIGITS, self.input, "-o", self.dir / "y.npy", "--debug", self.input / "x", says="x.npy/x")
+        self.assertFalse((self.dir / "y.npy").exists())
+
+    def test_perf_map(self):
+        argv = [FXCC, "run", DIGITS, self.input, "-o", self.dir / "y.npy"]
+        for no_cache in ([], ["--no-cache"]):
+            done = subprocess.Popen([*argv, *no_cache], env={**os.environ, "FXCC_PERF": "1"})
+            self.assertEqual(done.wait(300), 0)
+            path = pathlib.Path(f"/tmp/perf-{done.pid}.map")
+            lines = [line.split(" ", 2) for line in path.read_text().splitlines()]
+            path.unlink()
+            names = [name for _, _, name in lines]
+            for name in ("digits.fxjit_run", "digits.features_0", "digits.features_3", "digits.classifier"):
+                self.assertIn(name, names)
+            places = sorted((int(start, 16), int(size, 16)) for start, size, _ in lines)
+            for (start, size), (next_start, _) in zip(places, places[1:]):
+                self.assertGreater(size, 0)
+                self.assertLessEqual(start + size, next_start)
+        done = subprocess.Popen(argv)
+        self.assertEqual(done.wait(300), 0)
+        self.assertFalse(pathlib.Path(f"/tmp/perf-{done.pid}.map").exists())
 
 
 class BadInput(Case):
