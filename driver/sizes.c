@@ -249,17 +249,6 @@ static void read_values(const fx_graph *g, size_t n, const fx_node *const *nodes
     }
 }
 
-static const char *tensor_text(fx_arena *arena, const fx_tensor *t)
-{
-    fx_text s;
-    fx_text_init(&s, arena);
-    fx_printf(&s, "%s[", fx_dtype_name(t->dtype));
-    for (int d = 0; d < t->rank; d++)
-        fx_printf(&s, "%s%lld", d ? ", " : "", (long long)t->sizes[d]);
-    fx_puts(&s, "]");
-    return s.data;
-}
-
 fx_status fx_sizes_of_inputs(const fx_graph *g, size_t n, const fx_node *const *nodes, const fx_tensor *in, int64_t *values)
 {
     fx_arena *arena = fx_context_arena(g->ctx);
@@ -276,8 +265,10 @@ fx_status fx_sizes_of_inputs(const fx_graph *g, size_t n, const fx_node *const *
         bool same = want.dtype == in[i].dtype && want.rank == in[i].rank;
         for (int d = 0; same && d < want.rank; d++)
             same = want.sizes[d] == in[i].sizes[d];
+        char expected[256], got[256];
         if (!same)
-            return fx_fail(g->ctx, FX_ERR_ARGUMENT, NULL, "input %zu: expected %s, got %s", i, tensor_text(arena, &want), tensor_text(arena, &in[i]));
+            return fx_fail(g->ctx, FX_ERR_ARGUMENT, NULL, "input %zu '%s': expected %s, got %s", i, nodes[i]->target, fx_tensor_text(&want, expected, sizeof expected),
+                           fx_tensor_text(&in[i], got, sizeof got));
     }
     return FX_OK;
 }

@@ -42,6 +42,7 @@ typedef struct block {
 struct fx_arena {
     fx_context *ctx;
     fx_arena *prev, *next;
+    uint64_t serial;
     chunk *chunks;
     block *blocks;
     char *at, *end; /* free part of the chunk in use */
@@ -124,12 +125,97 @@ void fx_context_free(fx_context *ctx)
         fx_storage_free(ctx->storages);
     while (ctx->arenas)
         fx_arena_free(ctx->arenas);
+    if (ctx->lease) {
+        atomic_store(&ctx->lease->over, true);
+        fx_lease_end(ctx->lease);
+    }
     ctx->dealloc(ctx->user, ctx);
+}
+
+/* ---- memory that leaves its context ------------------------------------------------------------------- */
+
+fx_lease *fx_context_lease(fx_context *ctx)
+{
+    if (!ctx->lease) {
+        fx_lease *l = ctx->alloc(ctx->user, sizeof *l);
+        if (!l)
+            fx_out_of_memory(ctx);
+        l->dealloc = ctx->dealloc;
+        l->user = ctx->user;
+        atomic_init(&l->holders, 1);
+        atomic_init(&l->over, false);
+        ctx->lease = l;
+    }
+    atomic_fetch_add(&ctx->lease->holders, 1);
+    return ctx->lease;
+}
+
+void fx_lease_end(fx_lease *l)
+{
+    if (l && atomic_fetch_sub(&l->holders, 1) == 1)
+        l->dealloc(l->user, l);
+}
+
+bool fx_lease_over(const fx_lease *l)
+{
+    return atomic_load_explicit(&l->over, memory_order_acquire);
+}
+
+uint64_t fx_context_serial(const fx_context *ctx)
+{
+    return ctx->serial;
+}
+
+fx_context *fx_context_create_like(fx_context *ctx)
+{
+    fx_context *other = ctx->alloc(ctx->user, sizeof *other);
+    if (!other)
+        return NULL;
+    other->alloc = ctx->alloc;
+    other->dealloc = ctx->dealloc;
+    other->user = ctx->user;
+    other->apart = ctx->apart;
+    return other;
+}
+
+void fx_context_move(fx_context *from, uint64_t since, fx_context *to)
+{
+    while (from->arenas && from->arenas->serial >= since) {
+        fx_arena *a = from->arenas;
+        from->arenas = a->next;
+        if (a->next)
+            a->next->prev = NULL;
+        a->ctx = to;
+        a->next = to->arenas;
+        if (a->next)
+            a->next->prev = a;
+        to->arenas = a;
+    }
+    while (from->storages && from->storages->serial >= since) {
+        fx_storage *s = from->storages;
+        from->storages = s->next;
+        if (s->next)
+            s->next->prev = NULL;
+        s->ctx = to;
+        s->next = to->storages;
+        if (s->next)
+            s->next->prev = s;
+        to->storages = s;
+    }
 }
 
 fx_arena *fx_context_arena(fx_context *ctx)
 {
     return ctx->arena;
+}
+
+void fx_context_keep(fx_context *ctx, const fx_arena *arena)
+{
+    for (fx_arena *a = ctx->arenas, *next; a; a = next) {
+        next = a->next;
+        if (a != arena)
+            fx_arena_free(a);
+    }
 }
 
 /* ---- out of memory --------------------------------------------------------------------------------- */
@@ -195,6 +281,7 @@ fx_arena *fx_arena_create(fx_context *ctx)
     a->ctx = ctx;
     a->chunk_size = FIRST_CHUNK;
     a->bytes = sizeof *a;
+    a->serial = ctx->serial++;
     a->next = ctx->arenas;
     if (a->next)
         a->next->prev = a;

@@ -4,6 +4,7 @@
 #define FXCC_CONTEXT_H
 
 #include <setjmp.h>
+#include <stdatomic.h>
 
 #include "ir/ir.h"
 
@@ -106,12 +107,22 @@ const fx_arg *fx_arg_operand_tuple(fx_context *ctx, int n);
 /* As fx_intern_n; *fresh: there was no such string before. */
 const char *fx_intern_fresh(fx_context *ctx, const char *text, size_t n, bool *fresh);
 
+/* A word between a context and what uses its memory but may outlive it: compiled functions. Counted; any thread may look. */
+struct fx_lease {
+    void (*dealloc)(void *user, void *p);
+    void *user;
+    atomic_int holders;
+    atomic_bool over;            /* the context was freed */
+};
+
 struct fx_context {
     void *(*alloc)(void *user, size_t size); /* zeroed */
     void (*dealloc)(void *user, void *p);
     void *user;
     bool apart;       /* tests: each allocation from an arena is one from alloc, so that each can fail */
-    fx_arena *arenas; /* all of them */
+    fx_arena *arenas; /* all of them, the newest first */
+    uint64_t serial;  /* how many arenas and storages were made */
+    fx_lease *lease;  /* NULL until asked for */
     fx_arena *arena;  /* the one with the context's lifetime */
     fx_frame *frame;  /* the innermost fx_protect */
     fx_deferred *deferred, *free_deferred; /* registered outside of any fx_protect; unused records */

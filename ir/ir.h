@@ -54,6 +54,19 @@ void fx_defer(fx_context *ctx, void (*close)(void *arg), void *arg);
 /* The arena with the context's lifetime. */
 fx_arena *fx_context_arena(fx_context *ctx);
 
+/* Whether a context was freed, asked by what uses its memory and may outlive it: any thread, at any time. */
+typedef struct fx_lease fx_lease;
+fx_lease *fx_context_lease(fx_context *ctx);
+bool fx_lease_over(const fx_lease *lease);
+void fx_lease_end(fx_lease *lease); /* NULL is allowed */
+
+/* Memory that leaves its context: what was made since ctx's serial was `since` (arenas, storages) becomes another context's, which has the same
+ * allocator and nothing else (it holds memory, and is freed by fx_context_free). Call it outside of the fx_protect that made it. */
+uint64_t fx_context_serial(const fx_context *ctx);
+fx_context *fx_context_create_like(fx_context *ctx); /* NULL: out of memory */
+void fx_context_move(fx_context *from, uint64_t since, fx_context *to);
+void fx_context_keep(fx_context *ctx, const fx_arena *arena); /* frees its other arenas */
+
 /* A context with its own allocator: tests make it fail. alloc returns zeroed memory as calloc does, or NULL. */
 fx_context *fx_context_create_with(void *(*alloc)(void *user, size_t size), void (*dealloc)(void *user, void *p),
                                    void *user);
@@ -607,6 +620,7 @@ void fx_attr_set_tensor(fx_attr *a, const fx_tensor *t);
 void fx_attr_rehang(fx_graph *g, fx_storage *from, fx_storage *to);
 void fx_attr_rehang_memory(fx_graph *g, const void *data, fx_storage *to); /* of those on a caller's memory */
 const fx_attr *fx_attr_first_alias(const fx_attr *a);                 /* the first added on the same storage, itself perhaps */
+const char *fx_tensor_text(const fx_tensor *t, char *buf, size_t size); /* "float32[1, 3, 32, 32]" into buf, also of what no tensor can be */
 bool fx_tensor_in_storage(const fx_tensor *t);                        /* all elements lie in its storage */
 void fx_attr_remove(fx_attr *a);
 /* Several at once, in time linear in the tree. */
@@ -670,7 +684,8 @@ struct fx_storage {
     const char *name;                /* for messages: "data/weights/weight_0" */
     const char *file;                /* of a .fx text's tensors that lie in a file beside it: "x.safetensors", name is then the
                                         tensor's name there; the text prints as it was read. Else NULL */
-    fx_storage *prev, *next;         /* all of the context */
+    uint64_t serial;                 /* the context's count of what was made before */
+    fx_storage *prev, *next;         /* all of the context, the newest first */
 };
 
 fx_storage *fx_storage_new(fx_context *ctx, size_t nbytes);           /* zeroed, 64-byte aligned, lives as ctx does */

@@ -219,6 +219,8 @@ fx_symbols fx_program_symbols(const fx_program *p);
 int fx_program_symbol_place(const fx_program *p, size_t symbol, int *dim);
 /* Bytes of the arena for values of the symbols (by position; NULL without symbols), and where each buffer lies (offsets[id], may be NULL). */
 bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size, uint64_t *offsets);
+/* Whether the sizes that memory is made of are numbers and fit it, for values of the symbols: false for what overflows. Allocates nothing. */
+bool fx_program_arena_fits(const fx_program *p, const int64_t *values);
 /* Gives a block of state_size bytes, aligned to 64, the values that state begins with. */
 void fx_program_init_state(const fx_program *p, unsigned char *state);
 /* Adds the limit d <= most, which a run checks, unless it is proved or follows from one that is there. why: "kernels count in 32 bits". */
@@ -283,6 +285,24 @@ void fx_stmt_print(fx_text *t, const fx_program *p, const fx_stmt *s, int indent
 void fx_sexpr_print(fx_text *t, const fx_program *p, const fx_sexpr *e);
 fx_status fx_program_parse(fx_context *ctx, const char *file, const char *text, size_t size, fx_program **out);
 
+/* ---- program_inputs.c ----------------------------------------------------------------------------------------------------- */
+/* What does not fit: at is an input's number (SHAPE; TWICE: its size dim is not what others tell), a symbol's (UNTOLD) or a limit's. */
+typedef enum fx_misfit_kind { FX_MISFIT_COUNT, FX_MISFIT_SHAPE, FX_MISFIT_TWICE, FX_MISFIT_UNTOLD, FX_MISFIT_LIMIT } fx_misfit_kind;
+typedef struct fx_misfit {
+    fx_misfit_kind kind;
+    size_t at;
+    int dim;
+    int64_t expected;            /* TWICE: the size */
+} fx_misfit;
+/* Values of the symbols, by position, as the sizes of the inputs tell; dtypes, sizes, ranges and limits are checked. n_in may also count the
+ * states. False: *why. Allocates nothing and reads the program only. */
+bool fx_program_match(const fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values, fx_misfit *why);
+void fx_io_put(fx_text *t, const fx_program *p, const fx_io *io); /* "float32[batch in 1..64, 3, 32, 32]" */
+/* "input 0 'x': expected float32[...], got ..." into buf, cut off where it does not fit; expected: fx_io_put's text of the input told about. */
+void fx_misfit_text(const fx_program *p, const fx_misfit *why, size_t n_in, const fx_tensor *in, const char *expected, char *buf, size_t size);
+/* The same as a status of p's context. */
+fx_status fx_program_values(fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values);
+
 /* ---- program_run.c, program_kernels.c: an interpreter for the loop program ---------------------------------------------- */
 /* Runs a program slowly and plainly: a judge of lowering that shares no code with the runtime (kernels are evaluated from their
  * descriptors on packed weights, as fxcc/runtime.h documents the layouts). Inputs as p->inputs; the symbols' values follow from their
@@ -291,8 +311,6 @@ fx_status fx_program_parse(fx_context *ctx, const char *file, const char *text, 
  * `planned`: buffers lie in one arena at their offsets, so that a wrong plan gives wrong numbers; else each has memory of its own.
  * Threads of a block that have barriers run in step, a statement at a time. What was never written is NaN (integers: a pattern). Every access is checked; FX_INTERNAL names the step that leaves its buffer. A failed
  * CHECK is FX_ERR_ARGUMENT and names the step. */
-/* Values of the symbols, by position, as the sizes of the inputs tell; dtypes, sizes, ranges and limits are checked. */
-fx_status fx_program_values(fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values);
 fx_status fx_program_run(fx_program *p, bool planned, size_t n_in, const fx_tensor *in, size_t *n_out, fx_tensor **out);
 
 /* One kernel call on memory; bufs[i] is argument i with its offset, NULL when absent. The call is static (fx_call_bind). */

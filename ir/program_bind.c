@@ -85,6 +85,24 @@ bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size
     return true;
 }
 
+bool fx_program_arena_fits(const fx_program *p, const int64_t *values)
+{
+    uint64_t total = 0; /* slots one behind the other: as far as they can reach */
+    for (size_t i = 0; i < p->n_slots; i++) {
+        uint64_t largest = 0;
+        for (int k = 0; k < p->slots[i].n; k++) {
+            uint64_t bytes;
+            if (!size_of(p, values, p->slots[i].bytes[k], &bytes))
+                return false;
+            largest = bytes > largest ? bytes : largest;
+        }
+        total += largest;
+        if (total > INT64_MAX / 4)
+            return false;
+    }
+    return true;
+}
+
 /* ---- limits -------------------------------------------------------------------------------------------------- */
 
 void fx_program_limit(fx_program *p, fx_dim most, fx_dim d, const char *why)

@@ -402,60 +402,6 @@ typedef struct run_args {
     fx_tensor **out;
 } run_args;
 
-static fx_status check_inputs(const fx_program *p, size_t n_in, const fx_tensor *in)
-{
-    if (n_in != p->n_inputs && n_in != p->n_inputs + p->n_states)
-        return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "expected %zu inputs, got %zu", p->n_inputs, n_in);
-    for (size_t i = 0; i < n_in; i++) {
-        const fx_io *io = i < p->n_inputs ? &p->inputs[i] : &p->states[i - p->n_inputs];
-        bool same = in[i].dtype == io->dtype && in[i].rank == io->rank;
-        for (int d = 0; same && d < io->rank; d++)
-            same = io->dims[d].sym || in[i].sizes[d] == io->dims[d].value;
-        if (!same)
-            return fx_fail(p->ctx, FX_ERR_TYPE, NULL, "input %zu '%s': expected the program's dtype and sizes", i, io->name);
-    }
-    return FX_OK;
-}
-
-static fx_status read_symbol(const fx_program *p, const fx_tensor *in, size_t k, int64_t *value)
-{
-    const fx_sym_range *s = &p->symbols[k];
-    int d, i = fx_program_symbol_place(p, k, &d);
-    if (i < 0)
-        return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, NULL, "no size of an input tells the symbol %s, so its value is not known", s->name);
-    fx_dim dim = p->inputs[i].dims[d];
-    if (fx_dim_solve(dim, s->name, in[i].sizes[d], value) && *value >= s->min && *value <= s->max)
-        return FX_OK;
-    fx_text t;
-    fx_text_init(&t, p->arena);
-    fx_dim_print(&t, dim);
-    return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "input %d '%s': size %d is %s = %lld, expected %s%s%lld to %lld", i, p->inputs[i].name, d, t.data,
-                   (long long)in[i].sizes[d], fx_dim_tells(dim, s->name) < 2 ? s->name : "", fx_dim_tells(dim, s->name) < 2 ? " from " : "",
-                   (long long)s->min, (long long)s->max);
-}
-
-fx_status fx_program_values(fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values)
-{
-    fx_symbols symbols = fx_program_symbols(p);
-    FX_TRY(check_inputs(p, n_in, in));
-    for (size_t k = 0; k < p->n_symbols; k++)
-        FX_TRY(read_symbol(p, in, k, &values[k]));
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        for (int d = 0; d < p->inputs[i].rank; d++) {
-            int64_t v, got = in[i].sizes[d];
-            if (!fx_dim_eval(symbols, values, p->inputs[i].dims[d], &v) || v != got)
-                return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "input %zu '%s': size %d is %lld, expected %lld as the sizes before tell", i,
-                               p->inputs[i].name, d, (long long)got, (long long)v);
-        }
-    }
-    for (size_t i = 0; i < p->n_limits; i++) {
-        int64_t v;
-        if (!fx_dim_eval(symbols, values, p->limits[i].value, &v) || v < 0)
-            return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "%s", p->limits[i].text);
-    }
-    return FX_OK;
-}
-
 /* The program at the sizes of the inputs. */
 static fx_status bind_symbols(run_args *a, fx_program **out)
 {

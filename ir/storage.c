@@ -1,6 +1,7 @@
 /* ir/storage.c: host tensors and the memory under them.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ir/context.h"
@@ -15,6 +16,7 @@ static fx_storage *add_storage(fx_context *ctx, size_t nbytes, size_t room)
         fx_out_of_memory(ctx);
     st->ctx = ctx;
     st->nbytes = nbytes;
+    st->serial = ctx->serial++;
     st->next = ctx->storages;
     if (st->next)
         st->next->prev = st;
@@ -104,6 +106,20 @@ bool fx_tensor_is_contiguous(const fx_tensor *t)
         step *= t->sizes[i];
     }
     return true;
+}
+
+const char *fx_tensor_text(const fx_tensor *t, char *buf, size_t size)
+{
+    int n = (unsigned)t->dtype < FX_DTYPE_COUNT ? snprintf(buf, size, "%s[", fx_dtype_name(t->dtype)) : snprintf(buf, size, "dtype %d[", (int)t->dtype);
+    if (t->rank < 0 || t->rank > FX_MAX_RANK) {
+        snprintf(buf + n, size - (size_t)n, "rank %d]", t->rank);
+        return buf;
+    }
+    for (int d = 0; d < t->rank && (size_t)n < size; d++)
+        n += snprintf(buf + n, size - (size_t)n, d ? ", %lld" : "%lld", (long long)t->sizes[d]);
+    if ((size_t)n < size)
+        snprintf(buf + n, size - (size_t)n, "]");
+    return buf;
 }
 
 /* Row-major strides, and the bytes needed; false when these overflow. */

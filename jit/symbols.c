@@ -3,6 +3,8 @@
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
+#include <pthread.h>
+#include <stdbool.h>
 
 #define FXRT_FMA 1 /* of what is taken from here nothing rounds otherwise */
 #include "runtime/math.h"
@@ -27,15 +29,33 @@ static void parallel(fx_llvm_loop_fn *fn, void *env, int64_t extent)
 #endif
 }
 
+#if defined(_OPENMP)
+/* The threads that libgomp keeps for a thread do not survive a fork, but it would wait for them: what the forking thread calls in the child
+ * runs on it alone. Threads that the child starts have threads of their own. */
+static _Thread_local bool forked;
+static pthread_once_t watching = PTHREAD_ONCE_INIT;
+
+static void note_fork(void)
+{
+    forked = true;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, note_fork);
+}
+#endif
+
 /* Kernels and parallel loops ask OpenMP how many threads there shall be, which is a setting of the thread that calls. */
 int32_t fx_code_with_threads(int threads, fx_llvm_run_fn *run, void *const *io, const void *const *weights, unsigned char *arena,
                              unsigned char *state, const int64_t *symbols)
 {
 #if defined(_OPENMP)
-    const int before = omp_get_max_threads();
-    const bool fewer = threads > 0 && threads < before;
+    pthread_once(&watching, watch_forks);
+    const int before = omp_get_max_threads(), most = forked ? 1 : threads;
+    const bool fewer = most > 0 && most < before;
     if (fewer)
-        omp_set_num_threads(threads);
+        omp_set_num_threads(most);
     const int32_t status = run(io, weights, arena, state, symbols);
     if (fewer)
         omp_set_num_threads(before);

@@ -24,14 +24,20 @@ typedef struct fx_jit_options {
     const char *name;         /* of the function that fx_jit_emit's code exports, a C identifier; NULL: "fxjit_run" */
 } fx_jit_options;
 
-/* Machine code of a model, for this machine. Belongs to the graph's context, which must outlive it; weights are where the graph has them,
- * and must stay there. Freeing it frees its code and arenas. */
+/* Machine code of a model, for this machine. Its weights are where the graph's context has them: the context must outlive it; a call after
+ * that fails with a message. It needs nothing else of the context, so that calls, and freeing it, may go on in other threads while one thread
+ * uses the context; the graph may change or be compiled again. Freeing it frees its code, its memory and the weights that compiling made. */
 typedef struct fx_function fx_function;
 
-/* Compiles graph, which is left unchanged. One function serves all sizes that the graph leaves open. options may be NULL.
- * FX_ERR_UNSUPPORTED: there is no libLLVM (the message names the package), or an operation has no form, which is named. */
+/* Compiles graph, which is left unchanged. One function serves all sizes that the graph leaves open. options may be NULL. The graph's context is
+ * used by one thread at a time, as ever; threads with contexts of their own compile at once.
+ * FX_ERR_UNSUPPORTED: there is no libLLVM (the message names the package), or an operation has no form, which is named. LLVM itself ends the
+ * process when it finds no memory. */
 fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_function **function);
-void fx_function_free(fx_function *function); /* NULL is allowed; no call may be under way */
+
+/* No call may be under way. NULL is allowed. A function that was freed must not be used: where its memory was not given to something else since,
+ * calls say so (FX_ERR_ARGUMENT), counts are 0 and freeing it again does nothing; more cannot be caught. */
+void fx_function_free(fx_function *function);
 
 /* What goes in or comes out. Strings and the struct belong to the function. */
 typedef struct fx_value_info {
@@ -57,10 +63,15 @@ void fx_function_reset(fx_function *function); /* gives them the model's values 
  * can make room. Of inputs only dtype, rank and sizes are read. */
 fx_status fx_function_outputs(fx_function *function, size_t n_in, const fx_tensor *in, size_t n_out, fx_tensor *out, char *error, size_t error_size);
 
-/* Runs it. Inputs of any strides; dense ones are read where they lie, others through a dense copy. Outputs are dense, of the sizes
- * fx_function_outputs tells, written where their data points, and overlap nothing. Inputs that the model changes are changed, of whatever strides. Any number of threads may call at once.
- * FX_ERR_ARGUMENT: a dtype, rank, size or pointer that does not fit, or an index out of range: error (of error_size bytes; may be
- * NULL) names it. FX_ERR_NOMEM: no memory for the arena; it is kept for the next call. */
+/* Runs it. Inputs may have any strides and lie at any address; dense ones at multiples of their element's size are read where they lie, others
+ * through a copy. Outputs are dense, of the sizes fx_function_outputs tells, written where their data points, at multiples of an element's size.
+ * What is written overlaps nothing else of the call: neither outputs nor inputs that the model changes, which are changed whatever their strides.
+ * Tensors of no elements need no data. Any number of threads may call at once.
+ * FX_ERR_ARGUMENT: a count, dtype, rank, size, stride or pointer that does not fit, or an index out of range: error (of error_size bytes; may be
+ * NULL) names the input, what was expected and what came; nothing was written, but after an index out of range, where what is written is
+ * unspecified. FX_ERR_NOMEM: no memory for the arena; it is kept for the next call.
+ * After fork, functions of the parent work in the child, and it may compile; the thread that forked runs their loops on itself alone there
+ * (libgomp's threads do not survive). Fork while no other thread is in a call or a compile. */
 fx_status fx_function_call(fx_function *function, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, char *error,
                            size_t error_size);
 

@@ -465,7 +465,7 @@ output((%z,))
             self.assertRegex(self.ok("check", self.model, "--against", self.vectors(rows, cols)), rf"0 +float32\[{rows}\] .* ok")
         self.assertIn("nodes agree", self.ok("check", self.model, "--against", self.vectors(2, 3), "--layers"))
         self.fails("check", self.model, "--against", self.vectors(7, 2), says="the inputs' size rows is 7: expected rows=1..6")
-        self.fails("check", self.model, "--against", self.vectors(2, 3, 1), says="input 1: expected float32[3], got float32[4]")
+        self.fails("check", self.model, "--against", self.vectors(2, 3, 1), says="input 1 'w': expected float32[3], got float32[4]")
 
     def test_run(self):
         path = self.vectors(2, 4)
@@ -518,7 +518,7 @@ output((%y,))
             return path
         for half in (1, 4, 6):
             self.assertRegex(self.ok("check", model, "--against", vectors(2 * half, 3 * half + 1, half)), rf"0 +float32\[{half}\] .* ok")
-        for x, w, says in ((7, 10, "input 0: expected float32[6], got float32[7]"), (6, 13, "input 1: expected float32[10], got float32[13]"),
+        for x, w, says in ((7, 10, "input 0 'x': expected float32[6], got float32[7]"), (6, 13, "input 1 'w': expected float32[10], got float32[13]"),
                            (14, 22, "the inputs' size half is 7: expected half=1..6")):
             self.fails("check", model, "--against", vectors(x, w, 3), says=says)
         out = self.dir / "out"
