@@ -173,6 +173,7 @@ const fx_sym *fx_sym_symbol(fx_context *ctx, const char *name);
 /* Folds constants and flattens and sorts sums and products. Overflow gives an OPAQUE. */
 const fx_sym *fx_sym_make(fx_context *ctx, fx_sym_kind kind, int n, const fx_sym *const *args);
 const fx_sym *fx_sym_opaque(fx_context *ctx, const char *text);
+const fx_sym *fx_sym_read(fx_context *ctx, const char *text); /* "2*s27 + 1"; an OPAQUE when it reads as nothing (lex_sym.c) */
 int fx_sym_compare(const fx_sym *a, const fx_sym *b); /* the order of operands in a sum or product; no matter where they lie */
 void fx_sym_print(fx_text *t, const fx_sym *s); /* 2*s27 + 1 */
 

@@ -170,3 +170,17 @@ fx_status fx_lex_sym(fx_lexer *lx, fx_arena *tmp, const fx_sym **out)
 {
     return parse_sym(&(sym_parser){lx, tmp}, out);
 }
+
+const fx_sym *fx_sym_read(fx_context *ctx, const char *text)
+{
+    if (fx_is_identifier(text))
+        return fx_sym_symbol(ctx, fx_intern(ctx, text));
+    size_t before = fx_diag_count(ctx);
+    const fx_sym *s;
+    fx_lexer lx;
+    fx_lex_init(&lx, ctx, NULL, text, strlen(text), false, false);
+    if (fx_lex_sym(&lx, fx_context_arena(ctx), &s) == FX_OK && lx.kind == FX_T_END && lx.status == FX_OK)
+        return s;
+    fx_diag_truncate(ctx, before);
+    return fx_sym_opaque(ctx, fx_intern(ctx, text));
+}

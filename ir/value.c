@@ -155,8 +155,7 @@ static fx_status leaf(fx_values *v, const fx_value *value, const fx_arg **out)
     case FX_ARG_SYM:
         if (!value->as.s || !*value->as.s)
             return refuse(v, "a symbol has no name");
-        *out = fx_arg_sym(ctx, fx_is_identifier(value->as.s) ? fx_sym_symbol(ctx, fx_intern(ctx, value->as.s))
-                                                            : fx_sym_opaque(ctx, fx_intern(ctx, value->as.s)));
+        *out = fx_arg_sym(ctx, fx_sym_read(ctx, value->as.s));
         return FX_OK;
     case FX_ARG_GRAPH:
         if (!value->as.graph)

@@ -108,6 +108,7 @@ PyObject *fxpy_tensor_make(PyObject *like, fx_tensor *t, fxpy_tensor *view);
 PyObject *fxpy_function_new(fxpy_graph *graph, const fx_jit_options *options);
 
 int fxpy_init_types(PyObject *module);
+extern PyMethodDef fxpy_torch_functions[]; /* torch.c: functions of the module */
 extern PyType_Spec fxpy_context_spec, fxpy_graph_spec, fxpy_node_spec, fxpy_function_spec;
 
 #endif

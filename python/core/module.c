@@ -106,15 +106,28 @@ void fxpy_leave(fxpy_context *c)
     PyThread_release_lock(c->lock);
 }
 
+/* Raises it, with the names of the nodes that diagnostics tell of as its attribute `nodes`. */
+static void raise_with(PyObject *type, PyObject *text, PyObject *nodes)
+{
+    PyObject *e = PyObject_CallFunctionObjArgs(type, text, NULL);
+    if (e && PyObject_SetAttrString(e, "nodes", nodes) == 0)
+        PyErr_SetObject(type, e);
+    Py_XDECREF(e);
+}
+
 PyObject *fxpy_raise(fxpy_context *c, fx_status status, size_t since)
 {
-    PyObject *lines = PyList_New(0);
+    PyObject *lines = PyList_New(0), *nodes = PyList_New(0);
     for (size_t i = since; lines && i < fx_diag_count(c->ctx); i++) {
         const fx_diag *d = fx_diag_get(c->ctx, i);
         char text[2000];
         if (d->severity != FX_ERROR)
             continue;
         fx_diag_format(d, text, sizeof text);
+        PyObject *node = nodes && d->node ? PyUnicode_FromString(d->node) : NULL;
+        if (node)
+            PyList_Append(nodes, node);
+        Py_XDECREF(node);
         PyObject *line = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
         if (!line || PyList_Append(lines, line) != 0)
             Py_CLEAR(lines);
@@ -122,6 +135,7 @@ PyObject *fxpy_raise(fxpy_context *c, fx_status status, size_t since)
     }
     if (status == FX_ERR_NOMEM) {
         Py_XDECREF(lines);
+        Py_XDECREF(nodes);
         return PyErr_NoMemory();
     }
     PyObject *newline = PyUnicode_FromString("\n"), *text = lines && newline ? PyUnicode_Join(newline, lines) : NULL;
@@ -129,8 +143,9 @@ PyObject *fxpy_raise(fxpy_context *c, fx_status status, size_t since)
         Py_DECREF(text);
         text = PyUnicode_FromString(fx_status_string(status));
     }
-    if (text)
-        PyErr_SetObject(fxpy_exception(status), text);
+    if (text && nodes)
+        raise_with(fxpy_exception(status), text, nodes);
+    Py_XDECREF(nodes);
     Py_XDECREF(text);
     Py_XDECREF(newline);
     Py_XDECREF(lines);
@@ -235,7 +250,7 @@ PyMODINIT_FUNC PyInit__core(void)
     if (module && (add_exceptions(module) != 0 || add_type(module, &fxpy_context_spec, &fxpy_context_type) != 0 ||
                    add_type(module, &fxpy_graph_spec, &fxpy_graph_type) != 0 || add_type(module, &fxpy_node_spec, &fxpy_node_type) != 0 ||
                    add_type(module, &fxpy_function_spec, &fxpy_function_type) != 0 || add_methods(fxpy_graph_type, fxpy_build_methods) != 0 ||
-                   PyModule_AddStringConstant(module, "__version__", FXCC_VERSION) != 0))
+                   PyModule_AddFunctions(module, fxpy_torch_functions) != 0 || PyModule_AddStringConstant(module, "__version__", FXCC_VERSION) != 0))
         Py_CLEAR(module);
     return module;
 }

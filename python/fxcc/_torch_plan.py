@@ -1,0 +1,94 @@
+"""A graph of torch cut into steps: parts that fxcc compiles, and parts that torch runs.
+
+Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+
+Steps alternate. A node that fxcc takes is in the earliest even step that its operands allow, any other in the earliest odd one: no cut can make
+a cycle, and there are as few steps as the longest chain of changes asks for. Views whose result leaves a compiled part are torch's: there
+they cost nothing and share memory as they do in eager.
+"""
+import torch
+
+from ._torch_graph import SYMBOLIC, compilable, leaves, value
+
+VIEWS = {getattr(getattr(torch.ops.aten, name), overload) for name, overload in (
+    ("view", "default"), ("t", "default"), ("permute", "default"), ("transpose", "int"), ("expand", "default"), ("slice", "Tensor"),
+    ("select", "int"), ("unsqueeze", "default"), ("squeeze", "default"), ("squeeze", "dim"), ("squeeze", "dims"), ("alias", "default"),
+    ("detach", "default"), ("diagonal", "default"), ("as_strided", "default"))}
+BEFORE = -1  # the step of what is there from the start
+
+
+def operands(node):
+    return [leaf for leaf in leaves((node.args, node.kwargs)) if isinstance(leaf, torch.fx.Node)]
+
+
+def is_random(node):
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+class Step:
+    """nodes in order; inputs and outputs: nodes whose values come in and go out. get_attr nodes are no inputs: each step reads its own."""
+
+    def __init__(self, compiled):
+        self.compiled = compiled
+        self.nodes, self.inputs, self.outputs = [], [], []
+
+
+def is_size(node):
+    return isinstance(value(node), SYMBOLIC)
+
+
+def plan(graph, refused):
+    """The steps of a torch.fx graph in order; refused: nodes that torch must run."""
+    nodes = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
+    result = next(n for n in graph.nodes if n.op == "output")
+    takes = {n for n in nodes if n not in refused and not is_size(n) and compilable(n)}
+    outside, inside = set(operands(result)), set()  # whose values torch needs, fxcc needs
+    for n in reversed(nodes):
+        if n in outside and (n not in takes or n.target in VIEWS):
+            outside.update(operands(n))
+        if n in takes and (n in inside or (n in outside and n.target not in VIEWS)):
+            inside.update(m for m in operands(n) if not is_size(m))
+            inside.add(n)
+        elif n in inside:  # fxcc needs what torch must make
+            outside.add(n)
+            outside.update(operands(n))
+    by_torch, by_fxcc, steps, random = {}, {}, {}, BEFORE
+    for n in nodes:
+        if n in outside and (n not in takes or n.target in VIEWS):
+            at = max([by_torch[m] if m in by_torch else by_fxcc.get(m, BEFORE) + (m in by_fxcc) for m in operands(n)], default=BEFORE)
+            if is_random(n):
+                at = random = max(at, random)
+            by_torch[n] = at = max(at, 1)
+            steps.setdefault(at, Step(False)).nodes.append(n)
+        if n in inside and n in takes:
+            at = max([by_fxcc[m] if m in by_fxcc else by_torch.get(m, BEFORE) + 1 for m in operands(n) if not is_size(m)], default=0)
+            by_fxcc[n] = at
+            steps.setdefault(at, Step(True)).nodes.append(n)
+    connect(steps, result, by_torch, by_fxcc)
+    return [steps[at] for at in sorted(steps)]
+
+
+def connect(steps, result, by_torch, by_fxcc):
+    """What goes between steps. A value that both sides make is taken from one's own side, or from torch's."""
+    wanted = {at: {} for at in steps}  # step -> nodes whose values it must give, in order
+
+    def want(m, own, at):
+        if own.get(m) == at:
+            return False
+        made = own.get(m, by_torch.get(m, by_fxcc.get(m)))
+        if made is not None:
+            wanted[made][m] = None
+        return m.op != "get_attr"
+    for at in sorted(steps):
+        step = steps[at]
+        inputs = {}
+        for n in step.nodes:
+            for m in operands(n):
+                if (step.compiled and is_size(m)) or not want(m, by_fxcc if step.compiled else by_torch, at):
+                    continue
+                inputs[m] = None
+        step.inputs = list(inputs)
+    for m in operands(result):
+        want(m, by_torch, BEFORE)
+    for at, nodes in wanted.items():
+        steps[at].outputs = list(nodes)

@@ -1,0 +1,187 @@
+"""torch.compile(model, backend="fxcc"): graphs of TorchDynamo, compiled in memory by fxcc.
+
+    import fxcc.dynamo                                            # registers "fxcc"; an installed fxcc is found without it
+    fast = torch.compile(model, backend="fxcc")
+    fast = torch.compile(model, backend=fxcc.backend(threads=1, fallback="error"))
+    fast = torch.compile(model, backend="fxcc", options={"verbose": True})
+
+Graphs come through AOTAutograd: functional, of aten operators; forward and backward apart. See docs/torch-compile.md.
+Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+"""
+import dataclasses
+import functools
+import itertools
+import sys
+import threading
+import warnings
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.registry import list_backends, register_backend
+
+from . import _core
+from ._core import UnsupportedError
+from ._torch_graph import compilable, knows, plain, value
+from ._torch_run import Program, Refused, told
+
+__all__ = ["Options", "backend"]
+
+NUMBERS = itertools.count()
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """training: graphs that compute gradients are compiled, too. threads, level, cache: as fxcc.compile's. fallback: what fxcc lacks runs in eager
+    ("eager"), or is an error ("error"). verbose: each compile writes a line to stderr."""
+
+    training: bool = True
+    threads: int = 0
+    level: int = 0
+    cache: str | None = None
+    fallback: str = "eager"
+    verbose: bool = False
+
+    def __post_init__(self):
+        if self.fallback not in ("eager", "error"):
+            raise ValueError(f"fallback: expected 'eager' or 'error', got {self.fallback!r}")
+
+
+class Compiled:
+    """A graph of AOTAutograd. It is compiled by its first call, which tells the values of parameters: those of an inference graph are compiled in,
+    packed and folded, for as long as nobody writes or replaces them."""
+
+    def __init__(self, gm, kind, options, frozen):
+        self._boxed_call = True  # tells AOTAutograd to hand over a list, which is emptied
+        self.gm, self.kind, self.options = gm, kind, options
+        self.name = f"{kind}{next(NUMBERS)}"
+        self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        self.frozen = frozen        # numbers of placeholders that may be compiled in
+        self.changes = 0            # times that one of those was changed
+        self.refused = {}
+        self.warned = False
+        self.lock = threading.Lock()
+        self.state = None           # (program, fingerprint, frozen), of one compile
+
+    def __call__(self, values):
+        state = self.state
+        if state is None:
+            state = self.compile(values)
+        elif state[2] and _core.fingerprint(values, state[2]) != state[1]:
+            state = self.changed(values)
+        return state[0](values)
+
+    def compile(self, values):
+        with self.lock:
+            if self.state is None:
+                self.frozen = tuple(i for i in self.frozen if can_freeze(values[i]))
+                self.make(values)
+            return self.state
+
+    def make(self, values):
+        frozen = self.frozen
+        constants = {self.placeholders[i]: values[i].detach() for i in frozen}
+        program = Program(self.gm, self.name, constants, self.options, self.refused)
+        program.constants = constants  # alive as long as the code that reads them
+        self.report(program)
+        self.state = program, _core.fingerprint(values, frozen) if frozen else None, frozen
+
+    def changed(self, values):
+        """A parameter was written or replaced: compiled again with its value; what changes once more is an input from then on."""
+        with self.lock:
+            _, old, frozen = self.state
+            new = _core.fingerprint(values, frozen)
+            if new != old:
+                self.changes += 1
+                if self.changes > 1:
+                    moving = {i for k, i in enumerate(frozen) if new[16 * k:16 * k + 16] != old[16 * k:16 * k + 16]}
+                    self.frozen = tuple(i for i in frozen if i not in moving)
+                self.make(values)
+            return self.state
+
+    def report(self, program):
+        refused = list(self.refused) + [n for n in self.gm.graph.nodes if n.op == "call_function" and unknown(n)]
+        if refused and self.options.fallback == "error":
+            raise UnsupportedError(f"fxcc has no form for {'; '.join(told(dict.fromkeys(refused)))}" + "".join(f"\n{w}" for w in dict.fromkeys(self.refused.values())))
+        if refused and not self.warned:
+            self.warned = True
+            warnings.warn(f"fxcc leaves to eager: {'; '.join(told(dict.fromkeys(refused)))}", stacklevel=2)
+        if self.options.verbose:
+            print(f"fxcc: {self.name}: {len(self.gm.graph.nodes)} nodes, {program.compiled} compiled parts of {len(program.steps)}, "
+                  f"{len(self.frozen)} tensors compiled in, {1e3 * program.seconds:.0f} ms", *dict.fromkeys(self.refused.values()), sep="\n      ", file=sys.stderr)
+
+
+def unknown(node):
+    """A computation that is neither fxcc's nor one of sizes."""
+    return not compilable(node) and not isinstance(value(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool, type(None)))
+
+
+def can_freeze(tensor):
+    return isinstance(tensor, torch.Tensor) and not tensor.is_inference() and plain(tensor)
+
+
+# ---- AOTAutograd's compilers ----------------------------------------------------------------------------------------------------------
+
+
+def on_the_cpu(gm, options):
+    """Whether all tensors are there; says so when not."""
+    for n in gm.graph.nodes:
+        for val in value(n) if isinstance(value(n), (list, tuple)) else (value(n),):
+            if isinstance(val, torch.Tensor) and val.device.type != "cpu":
+                text = f"fxcc compiles for the CPU: {n.name} is on {val.device}; the graph runs in eager"
+                if options.fallback == "error":
+                    raise UnsupportedError(text)
+                warnings.warn(text, stacklevel=2)
+                return False
+    return True
+
+
+def boxed(gm):
+    from functorch.compile import make_boxed_func
+    return make_boxed_func(gm.forward)
+
+
+def frozen_inputs():
+    """Numbers of the inputs that dynamo takes for parameters and buffers and that the graph leaves alone."""
+    context = torch._guards.TracingContext.try_get()
+    meta = context.fw_metadata if context else None
+    if meta is None:
+        return ()
+    written = {i for i, info in enumerate(meta.input_info) if info.mutates_data or info.mutates_metadata}
+    return tuple(i for i in meta.static_input_indices if i not in written)
+
+
+def compiler(kind, options):
+    def compile_graph(gm, example_inputs):
+        if (kind != "inference" and not options.training) or not on_the_cpu(gm, options):
+            return boxed(gm)
+        return Compiled(gm, kind, options, frozen_inputs() if kind == "inference" else ())
+    return compile_graph
+
+
+@functools.cache
+def decompositions():
+    """torch's own, of operators that fxcc does not know."""
+    return {op: rule for op, rule in torch._decomp.decomposition_table.items() if not knows(str(op))}
+
+
+def backend(**options):
+    """A backend for torch.compile. Options: those of fxcc.dynamo.Options."""
+    return functools.partial(run_backend, Options(**options))
+
+
+def run_backend(defaults, gm, example_inputs, *, options=None, mode=None):
+    o = dataclasses.replace(defaults, **(options or {}))
+    if mode not in (None, "default"):
+        warnings.warn(f"fxcc has no mode {mode!r}", stacklevel=2)
+    aot = aot_autograd(fw_compiler=compiler("forward", o), bw_compiler=compiler("backward", o), inference_compiler=compiler("inference", o),
+                       decompositions=decompositions())
+    return aot(gm, example_inputs)
+
+
+def fxcc(gm, example_inputs, **kwargs):
+    """What "fxcc" is by name."""
+    return run_backend(Options(), gm, example_inputs, **kwargs)
+
+
+if "fxcc" not in list_backends(exclude_tags=()):
+    register_backend(fxcc, name="fxcc")
