@@ -70,12 +70,12 @@ static bool write_all(int fd, const void *data, size_t size)
     return true;
 }
 
-/* The entry behind fd: its object, when it is one of this key and whole. */
+/* The entry behind fd: its object, when it is one of this key and whole, and nobody else can have written it: it will be run. */
 static bool read_entry(int fd, const fx_cache_key *key, void **object, size_t *size)
 {
     header h;
     struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || !read_all(fd, &h, sizeof h) || memcmp(h.magic, MAGIC, 8) != 0 || h.key_size != key->size ||
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) || !read_all(fd, &h, sizeof h) || memcmp(h.magic, MAGIC, 8) != 0 || h.key_size != key->size ||
         h.object_size == 0 || h.object_size > (uint64_t)st.st_size || (uint64_t)st.st_size != sizeof h + h.key_size + h.object_size)
         return false;
     char *data = malloc((size_t)(h.key_size + h.object_size));

@@ -2,8 +2,8 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * An entry is a file of the folder, named by the hash of its key; it holds the key itself, which is compared, so that two keys of one hash
- * do no harm. Processes may share a folder: entries appear whole, by renaming. What is damaged, foreign or of another version is not
- * there, and is written anew. Nothing here fails a compile. */
+ * do no harm. Processes may share a folder: entries appear whole, by renaming. What is damaged, foreign, of another version or of
+ * another user (or one that others may write) is not there, and is written anew. Nothing here fails a compile. */
 #ifndef FXCC_JIT_CACHE_H
 #define FXCC_JIT_CACHE_H
 

@@ -140,7 +140,8 @@ static fx_status find_object(job *j)
     FX_TRY(optimise(j));
     FX_TRY(make_object(j, LLVMObjectFile));
     if (folder && !fx_cache_put(folder, &key, L->GetBufferStart(j->object), L->GetBufferSize(j->object), j->opt->cache_most))
-        fx_remark(j->p->ctx, NULL, "the compiled model is not kept: %s cannot be written", folder);
+        fx_remark(j->p->ctx, NULL, "the compiled model is not kept: %s cannot be written, or it takes more than the %llu bytes it may", folder,
+                  (unsigned long long)j->opt->cache_most);
     return FX_OK;
 }
 
