@@ -200,6 +200,35 @@ fx_status fx_graph_output_shape(const fx_graph *graph, size_t i, fx_tensor *out)
     return FX_OK;
 }
 
+/* ---- sizes that are open ----------------------------------------------------------------------------------------------- */
+
+static fx_status info_of(const fx_graph *g, const char *what, size_t i, const fx_node *n, const char *name, fx_value_info *out)
+{
+    if (!n)
+        return fx_fail(g->ctx, FX_ERR_ARGUMENT, NULL, "expected an %s of the model, got number %zu", what, i);
+    if (!n->type || n->type->kind != FX_TYPE_TENSOR)
+        return fx_fail(g->ctx, FX_ERR_UNSUPPORTED, &n->loc, "expected %s %zu to be a tensor of known type", what, i);
+    *out = (fx_value_info){.name = name, .dtype = n->type->dtype, .rank = n->type->rank};
+    for (int d = 0; d < out->rank; d++) {
+        fx_dim_bounds(fx_graph_symbols(g), n->type->dims[d], &out->min[d], &out->max[d]);
+        out->min[d] = out->min[d] < 0 ? 0 : out->min[d];
+    }
+    return FX_OK;
+}
+
+fx_status fx_graph_input_info(const fx_graph *graph, size_t i, fx_value_info *out)
+{
+    const fx_node *n = fx_input_node(graph, i);
+    return info_of(graph, "input", i, n, n ? n->target : NULL, out);
+}
+
+fx_status fx_graph_output_info(const fx_graph *graph, size_t i, fx_value_info *out)
+{
+    fx_node *n;
+    output_leaf(graph, i, &n);
+    return info_of(graph, "output", i, n, n ? n->name : NULL, out);
+}
+
 typedef struct shapes_job {
     const fx_graph *graph;
     size_t n_inputs;
@@ -211,7 +240,7 @@ static fx_status get_shapes(void *arg)
 {
     shapes_job *job = arg;
     const fx_graph *g = job->graph;
-    fx_arena *arena = fx_context_arena(g->ctx);
+    fx_arena *arena = fx_arena_scratch(g->ctx);
     size_t n = fx_graph_input_count(g), n_out = fx_graph_output_count(g);
     int64_t *values = FX_NEW_ARRAY(arena, int64_t, g->n_symbols + 1);
     const fx_node **nodes = FX_NEW_ARRAY(arena, const fx_node *, n + 1);

@@ -97,7 +97,6 @@ fx_context *fx_context_create_with(void *(*alloc)(void *user, size_t size), void
     ctx->alloc = alloc;
     ctx->dealloc = dealloc;
     ctx->user = user;
-    ctx->oom = (fx_diag){.severity = FX_ERROR, .status = FX_ERR_NOMEM, .message = "out of memory"};
     if (fx_protect(ctx, make_arenas, ctx) != FX_OK) {
         fx_context_free(ctx);
         return NULL;
@@ -228,19 +227,37 @@ fx_status fx_protect(fx_context *ctx, fx_status (*fn)(void *arg), void *arg)
     if (setjmp(frame.jump) == 0)
         status = fn(arg);
     else
-        status = FX_ERR_NOMEM;
+        status = ctx->oom.status;
     /* Closing may itself run out of memory; it then comes back to the line above, where the rest is closed. */
     run_deferred(ctx, &frame.deferred);
     ctx->frame = frame.outer;
     return status;
 }
 
-_Noreturn void fx_out_of_memory(fx_context *ctx)
+static _Noreturn void unwind(fx_context *ctx, fx_status status, const char *message)
 {
+    ctx->oom = (fx_diag){.severity = FX_ERROR, .status = status, .message = message};
     ctx->out_of_memory = true;
     if (!ctx->frame)
         abort(); /* an entry point without fx_protect: there is no caller left that could be told */
     longjmp(ctx->frame->jump, 1);
+}
+
+_Noreturn void fx_out_of_memory(fx_context *ctx)
+{
+    unwind(ctx, FX_ERR_NOMEM, "out of memory");
+}
+
+void fx_poll(fx_context *ctx)
+{
+    if (ctx->stop && ctx->frame && ctx->stop(ctx->stop_user))
+        unwind(ctx, FX_ERR_CANCELLED, "cancelled");
+}
+
+void fx_context_set_interrupt(fx_context *ctx, bool (*stop)(void *user), void *user)
+{
+    ctx->stop = stop;
+    ctx->stop_user = user;
 }
 
 void fx_defer(fx_context *ctx, void (*close)(void *arg), void *arg)
@@ -336,6 +353,7 @@ void fx_arena_free(fx_arena *arena)
 static void *from_new_chunk(fx_arena *a, size_t need)
 {
     fx_context *ctx = a->ctx;
+    fx_poll(ctx);
     bool own = need > a->chunk_size / 4 || ctx->apart;
     size_t size = own ? need : a->chunk_size;
     chunk *c = ctx->alloc(ctx->user, sizeof *c + size);

@@ -130,8 +130,10 @@ struct fx_context {
     fx_arena *diag_arena;
     fx_diag *diags;
     size_t n_diags, cap_diags;
-    bool out_of_memory; /* the diagnostic oom counts as the last one */
+    bool out_of_memory; /* the diagnostic oom counts as the last one: memory ran out, or the work was cancelled */
     fx_diag oom;
+    bool (*stop)(void *user); /* fx_context_set_interrupt */
+    void *stop_user;
     fx_storage *storages;
     const fx_schema *schemas[FX_OP_COUNT];
     const fx_schema *class_schemas[FX_MODULE_COUNT];

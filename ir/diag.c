@@ -15,6 +15,7 @@ const char *fx_status_string(fx_status status)
     case FX_ERR_TYPE: return "type error";
     case FX_ERR_NOMEM: return "out of memory";
     case FX_INTERNAL: return "internal error, please report";
+    case FX_ERR_CANCELLED: return "cancelled";
     }
     return "unknown status";
 }
@@ -101,6 +102,7 @@ const fx_diag *fx_diag_get(const fx_context *ctx, size_t i)
 
 void fx_diag_truncate(fx_context *ctx, size_t count)
 {
+    ctx->out_of_memory = ctx->out_of_memory && count > ctx->n_diags;
     if (count < ctx->n_diags)
         ctx->n_diags = count;
 }

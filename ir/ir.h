@@ -44,9 +44,12 @@ void *fx_arena_grow(fx_arena *arena, void *p, size_t n, size_t *cap, size_t size
 #define FX_PUSH(arena, p, n, cap) \
     (*((p) = fx_arena_grow((arena), (p), (n), &(cap), sizeof *(p)), &(p)[(n)++]))
 
-/* Runs fn(arg); FX_ERR_NOMEM (with a diagnostic) if memory ran out inside. Nests. */
+/* Runs fn(arg); FX_ERR_NOMEM (with a diagnostic) if memory ran out inside, FX_ERR_CANCELLED by fx_poll. Nests. */
 fx_status fx_protect(fx_context *ctx, fx_status (*fn)(void *arg), void *arg);
 _Noreturn void fx_out_of_memory(fx_context *ctx);
+/* Asks fx_context_set_interrupt's function; when it says to stop, unwinds to fx_protect, which gives FX_ERR_CANCELLED. Arenas do so when
+ * they grow; long work that takes no memory calls it. */
+void fx_poll(fx_context *ctx);
 
 /* close(arg) is called when the innermost fx_protect leaves, normally or not, last registered first. */
 void fx_defer(fx_context *ctx, void (*close)(void *arg), void *arg);

@@ -70,6 +70,7 @@ static fx_status optimise(job *j)
 {
     const fx_llvm *L = j->L;
     static const char *const passes[] = {"default<O0>", "default<O1>", "default<O2>", "default<O3>"};
+    fx_poll(j->p->ctx);
     LLVMTargetDataRef layout = L->CreateTargetDataLayout(j->machine);
     L->SetModuleDataLayout(j->m, layout);
     L->DisposeTargetData(layout);
@@ -99,6 +100,7 @@ static fx_status make_module(job *j)
 static fx_status make_object(job *j, LLVMCodeGenFileType type)
 {
     char *why = NULL;
+    fx_poll(j->p->ctx);
     if (j->L->TargetMachineEmitToMemoryBuffer(j->machine, j->m, type, &why, &j->object)) {
         fx_status status = fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "LLVM makes no object: %s", why);
         j->L->DisposeMessage(why);

@@ -387,7 +387,7 @@ static fx_status check(const job *j, const char *where, bool ours)
     if (j->options->no_lint)
         return FX_OK;
     fx_status status = fx_graph_verify(j->graph, j->graph->stage, where);
-    return status == FX_OK || status == FX_ERR_NOMEM ? status : ours ? FX_INTERNAL : FX_ERR_ARGUMENT;
+    return status == FX_OK || status == FX_ERR_NOMEM || status == FX_ERR_CANCELLED ? status : ours ? FX_INTERNAL : FX_ERR_ARGUMENT;
 }
 
 static fx_status run_all(void *arg)

@@ -21,7 +21,8 @@ typedef enum fx_status {
     FX_ERR_UNSUPPORTED, /* valid input that fxcc does not handle */
     FX_ERR_TYPE,        /* shapes or dtypes that contradict each other */
     FX_ERR_NOMEM,       /* out of memory */
-    FX_INTERNAL         /* a broken invariant of fxcc itself: please report */
+    FX_INTERNAL,        /* a broken invariant of fxcc itself: please report */
+    FX_ERR_CANCELLED    /* fx_context_set_interrupt's function said to stop */
 } fx_status;
 
 /* "ok", "bad argument", ... Never NULL. */
@@ -36,6 +37,11 @@ fx_context *fx_context_create(void);
 
 /* Frees the context and everything made in it. NULL is allowed. */
 void fx_context_free(fx_context *ctx);
+
+/* stop is asked now and then (about once for every 64 KB that work in the context takes, and between LLVM's steps) during calls that load,
+ * change, compile; when it returns true the call ends with FX_ERR_CANCELLED, as if memory had run out: graphs are as they were. It must go on
+ * saying so until the call has returned, and be quick. NULL: nobody is asked. A run of a compiled function is not stopped. */
+void fx_context_set_interrupt(fx_context *ctx, bool (*stop)(void *user), void *user);
 
 typedef enum fx_severity { FX_REMARK, FX_WARNING, FX_ERROR } fx_severity;
 

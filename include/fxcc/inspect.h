@@ -4,6 +4,7 @@
 #define FXCC_INSPECT_H
 
 #include "fxcc/compile.h"
+#include "fxcc/jit.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,6 +72,10 @@ fx_value fx_graph_output_tree(const fx_graph *graph);
 fx_status fx_graph_input_shape(const fx_graph *graph, size_t i, fx_tensor *out);
 /* The same for output i. */
 fx_status fx_graph_output_shape(const fx_graph *graph, size_t i, fx_tensor *out);
+
+/* Name, dtype and range of each size, of input i; of output i. FX_ERR_UNSUPPORTED when it is no tensor or its type is not known. */
+fx_status fx_graph_input_info(const fx_graph *graph, size_t i, fx_value_info *out);
+fx_status fx_graph_output_info(const fx_graph *graph, size_t i, fx_value_info *out);
 
 /* Checks inputs (dtypes, sizes, the ranges of sizes that the model leaves open: FX_ERR_ARGUMENT names what does not fit) and gives the dtypes,
  * ranks and sizes that outputs will have: as many as fx_graph_output_count says; NULL: only checks. */

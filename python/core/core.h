@@ -35,6 +35,8 @@ typedef struct fxpy_context {
     int depth;                   /* of enters by the thread that holds the lock */
     unsigned long holder;
     PyObject *keep;              /* objects whose memory graphs refer to */
+    long long polled;            /* when signals were last looked for, in ns */
+    unsigned long stopping;      /* the thread whose work an exception ends */
 } fxpy_context;
 fxpy_context *fxpy_context_new(void);
 /* Takes the lock, without the GIL where another thread has it; nests. */
@@ -92,20 +94,52 @@ typedef struct fxpy_tensor {
     fx_tensor t;
     PyObject *capsule;           /* a DLPack one */
     Py_buffer view;
-    bool has_view;
-    bool torch;                  /* came by DLPack */
+    bool has_view, readonly;
+    bool makes_own;              /* its library has DLPack's C interface: outputs can be of it */
 } fxpy_tensor;
-/* what: for messages, "input 0 'x'". -1: an exception is set. */
-int fxpy_tensor_from(PyObject *o, const char *what, fxpy_tensor *out);
+/* For messages: "input 0 'x'" (names: a tuple), or a text. */
+typedef struct fxpy_what {
+    PyObject *names;
+    Py_ssize_t i;
+    const char *text;
+} fxpy_what;
+PyObject *fxpy_what_text(const fxpy_what *what);
+/* -1: an exception is set. */
+int fxpy_tensor_from(PyObject *o, const fxpy_what *what, fxpy_tensor *out);
+/* Whether o is a tensor that requires grad while grad mode is on. */
+bool fxpy_tensor_has_grad(PyObject *o);
+/* Of the buffer protocol and of DLPack. NULL, false: there is none. */
+const char *fxpy_dtype_format(fx_dtype dtype);
+bool fxpy_dtype_dl(fx_dtype dtype, uint8_t *code, uint8_t *bits);
 void fxpy_tensor_done(fxpy_tensor *t);
 /* The memory of t, which came from o, stays until the context goes; t is done with. */
 int fxpy_tensor_keep(fxpy_context *c, PyObject *o, fxpy_tensor *t);
-/* A new dense array (like: an object that came in; of its kind) of the sizes and dtype that t has; t's data is set to its elements. */
-PyObject *fxpy_tensor_make(PyObject *like, fx_tensor *t, fxpy_tensor *view);
+/* The elements of a strided tensor from dim on to a dense block, whose end is returned; back: from it. */
+char *fxpy_copy(const fx_tensor *t, int dim, char *strided, char *dense, bool back);
+/* A new dense array of the sizes and dtype that t has, of the library of like if there is one, else NumPy's, else ours; t's data is set to its
+ * elements. *made (NULL at first): what is kept for the next one. */
+PyObject *fxpy_tensor_make(PyObject *like, fx_tensor *t, fxpy_tensor *view, PyObject **made);
+
+/* ---- memory.c: fxcc.Tensor ------------------------------------------------------------------------------------------------------ */
+
+extern PyTypeObject *fxpy_memory_type;
+extern PyType_Spec fxpy_memory_spec;
+PyObject *fxpy_memory_new(PyObject *owner, const fx_tensor *t, bool readonly);
+PyObject *fxpy_memory_make(fx_tensor *t); /* of its own */
+const fx_tensor *fxpy_memory_tensor(PyObject *o, bool *readonly);
 
 /* ---- function.c ---------------------------------------------------------------------------------------------------------------- */
 
-PyObject *fxpy_function_new(fxpy_graph *graph, const fx_jit_options *options);
+/* given: the options as a dict, kept. */
+PyObject *fxpy_function_new(fxpy_graph *graph, const fx_jit_options *options, PyObject *given);
+/* A Tensor of the function's memory comes or goes. */
+struct fxpy_function;
+void fxpy_function_looked(struct fxpy_function *self, int more);
+/* The items of a list in the nesting of a tree of their numbers. */
+PyObject *fxpy_nest(PyObject *tree, PyObject *list);
+extern PyTypeObject *fxpy_value_type;
+extern PyStructSequence_Desc fxpy_value_desc;
+PyObject *fxpy_value_new(const fx_value_info *v);
 
 int fxpy_init_types(PyObject *module);
 extern PyMethodDef fxpy_torch_functions[]; /* torch.c: functions of the module */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "function.h"
 
 PyObject *fxpy_graph_new(fxpy_context *c, fx_graph *g)
 {
@@ -64,7 +65,9 @@ static PyObject *find(PyObject *o, PyObject *arg)
     const char *name = PyUnicode_AsUTF8AndSize(arg, NULL);
     if (!name)
         return NULL;
+    fxpy_enter(self->context);
     fx_node *n = fx_graph_find_node(self->g, name);
+    fxpy_leave(self->context);
     if (!n) {
         PyErr_Format(PyExc_KeyError, "there is no node '%s'", name);
         return NULL;
@@ -167,20 +170,27 @@ static int dims_of(PyObject *o, PyObject *keep, const char **dims, size_t *n)
     return 0;
 }
 
-/* emit_c(dir, *, target=None, prefix=None, threads=0, link_runtime=False, check=False, dims=None, disable=None) -> dict */
 static PyObject *emit_c(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dir", "target", "prefix", "threads", "link_runtime", "check", "dims", "disable", NULL};
+    static char *names[] = {"dir", "target", "prefix", "threads", "link_runtime", "check", "dims", "disable", "weights", NULL};
     fxpy_graph *self = (fxpy_graph *)o;
     PyObject *path = NULL, *dims = NULL, *keep = PyList_New(0), *result = NULL;
     const char *texts[MOST_DIMS];
+    static const char *const modes[] = {"default", "c", "bin", "incbin"}; /* by fx_weights */
+    const char *weights = "default";
     int link = 0, check = 0;
     fx_compile_options options = {0};
     fx_compile_result r = {0};
-    if (!keep || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$zzippOz:emit_c", names, PyUnicode_FSConverter, &path, &options.target, &options.prefix,
-                                              &options.threads, &link, &check, &dims, &options.disable) ||
+    if (!keep || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$zzippOzs:emit_c", names, PyUnicode_FSConverter, &path, &options.target, &options.prefix,
+                                              &options.threads, &link, &check, &dims, &options.disable, &weights) ||
         dims_of(dims, keep, texts, &options.n_dims) != 0)
         goto done;
+    while (options.weights <= FX_WEIGHTS_IN_INCBIN && strcmp(modes[options.weights], weights))
+        options.weights++;
+    if (options.weights > FX_WEIGHTS_IN_INCBIN) {
+        PyErr_Format(fxpy_exception(FX_ERR_ARGUMENT), "weights: expected default, c, bin or incbin, got '%s'", weights);
+        goto done;
+    }
     options.dims = texts;
     options.link_runtime = link;
     options.check = check;
@@ -211,7 +221,7 @@ static PyObject *compile(PyObject *o, PyObject *args, PyObject *kwargs)
     if (keep && PyArg_ParseTupleAndKeywords(args, kwargs, "|$iiOzz:compile", names, &options.level, &options.threads, &dims, &options.disable, &options.cache) &&
         dims_of(dims, keep, texts, &options.n_dims) == 0) {
         options.dims = texts;
-        result = fxpy_function_new((fxpy_graph *)o, &options);
+        result = fxpy_function_new((fxpy_graph *)o, &options, kwargs);
     }
     Py_XDECREF(keep);
     return result;
@@ -253,6 +263,148 @@ static PyObject *run_passes(PyObject *o, PyObject *args, PyObject *kwargs)
     return result;
 }
 
+static PyObject *legalize(PyObject *o, PyObject *unused)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    fx_graph *out = NULL;
+    (void)unused;
+    FXPY_UNLOCKED(self, fx_graph_legalize(self->g, &out))
+    PyObject *result = status != FX_OK ? fxpy_raise(c, status, since) : fxpy_warn(c, since) == 0 ? fxpy_graph_new(c, out) : NULL;
+    fxpy_leave(c);
+    return result;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------------------------------------ */
+
+static PyObject *tensor(PyObject *o, PyObject *path)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    const char *s = PyUnicode_AsUTF8AndSize(path, NULL);
+    fx_tensor t;
+    if (!s)
+        return NULL;
+    FXPY_UNLOCKED(self, fx_graph_tensor(self->g, s, &t))
+    PyObject *result = NULL;
+    if (status == FX_OK) {
+        result = fxpy_memory_new(o, &t, true);
+    } else if (status == FX_ERR_ARGUMENT) {
+        fx_diag_truncate(c->ctx, since);
+        PyErr_Format(PyExc_KeyError, "there is no parameter or buffer '%s'", s);
+    } else {
+        fxpy_raise(c, status, since);
+    }
+    fxpy_leave(c);
+    return result;
+}
+
+static PyObject *get_tensors(PyObject *o, void *unused)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    (void)unused;
+    PyObject *dict = PyDict_New();
+    fxpy_enter(self->context);
+    fx_attr_info a;
+    for (size_t i = 0; dict && fx_graph_attr_info(self->g, i, &a); i++) {
+        PyObject *sizes = PyTuple_New(a.rank);
+        for (int d = 0; sizes && d < a.rank; d++)
+            PyTuple_SetItem(sizes, d, PyLong_FromLongLong(a.sizes[d]));
+        PyObject *row = sizes ? Py_BuildValue("(ssNz)", a.is_parameter ? "parameter" : a.persistent ? "buffer" : "transient buffer", fx_dtype_name(a.dtype),
+                                              sizes, a.tied_to)
+                              : NULL;
+        if (!row || PyDict_SetItemString(dict, a.path, row) != 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(row);
+    }
+    fxpy_leave(self->context);
+    return dict;
+}
+
+static PyObject *get_symbols(PyObject *o, void *unused)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    (void)unused;
+    PyObject *dict = PyDict_New();
+    fxpy_enter(self->context);
+    const char *name;
+    int64_t min, max;
+    for (size_t i = 0; dict && (name = fx_graph_symbol(self->g, i, &min, &max)); i++) {
+        PyObject *range = max == INT64_MAX ? Py_BuildValue("(LO)", (long long)min, Py_None) : Py_BuildValue("(LL)", (long long)min, (long long)max);
+        if (!range || PyDict_SetItemString(dict, name, range) != 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(range);
+    }
+    fxpy_leave(self->context);
+    return dict;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------------------ */
+
+/* A copy of a value that the interpreter made, which it takes back. */
+static PyObject *copied(const fx_tensor *t, PyObject *like)
+{
+    fx_tensor out = *t;
+    fxpy_tensor view;
+    PyObject *made = NULL, *o = fxpy_tensor_make(like, &out, &view, &made);
+    Py_XDECREF(made);
+    if (o) {
+        fxpy_copy(t, 0, t->data, out.data, false);
+        fxpy_tensor_done(&view);
+    }
+    return o;
+}
+
+static PyObject *interpret(PyObject *o, PyObject *inputs)
+{
+    fxpy_graph *self = (fxpy_graph *)o;
+    Py_ssize_t n = PyTuple_Check(inputs) ? PyTuple_Size(inputs) : -1, have = 0;
+    if (n < 0)
+        return PyErr_Format(PyExc_TypeError, "expected a tuple of inputs");
+    PyObject *result = NULL, *like = NULL, *list = NULL;
+    fxpy_tensor *views = PyMem_Calloc((size_t)n + 1, sizeof *views);
+    fx_tensor *t = PyMem_Calloc((size_t)n + 1, sizeof *t);
+    fx_interpreter *interpreter = NULL;
+    for (; views && t && have < n; have++) {
+        char text[40];
+        PyOS_snprintf(text, sizeof text, "input %zd", have);
+        const fxpy_what what = {.text = text};
+        if (fxpy_tensor_from(PyTuple_GetItem(inputs, have), &what, &views[have]) != 0)
+            break;
+        t[have] = views[have].t;
+        like = views[have].makes_own && !like ? PyTuple_GetItem(inputs, have) : like;
+    }
+    if (views && t && have == n) {
+        size_t n_out = 0;
+        const fx_tensor *out = NULL;
+        FXPY_UNLOCKED(self, (interpreter = fx_interpreter_create(self->g, NULL)) ? fx_interpreter_run(interpreter, (size_t)n, t, &n_out, &out)
+                                                                               : FX_ERR_NOMEM)
+        list = status == FX_OK && fxpy_warn(c, since) == 0 ? PyList_New(0) : status == FX_OK ? NULL : fxpy_raise(c, status, since);
+        for (size_t i = 0; list && i < n_out; i++) {
+            PyObject *one = copied(&out[i], like);
+            if (!one || PyList_Append(list, one) != 0)
+                Py_CLEAR(list);
+            Py_XDECREF(one);
+        }
+        fx_interpreter_free(interpreter);
+        fxpy_leave(c);
+    } else if (!views || !t) {
+        PyErr_NoMemory();
+    }
+    if (list) {
+        fx_value tree = fx_graph_output_tree(self->g);
+        PyObject *numbers = fxpy_from_value(self, &tree);
+        result = numbers ? fxpy_nest(numbers, list) : NULL;
+        Py_XDECREF(numbers);
+        Py_DECREF(list);
+    }
+    for (Py_ssize_t i = 0; views && i < have; i++)
+        fxpy_tensor_done(&views[i]);
+    PyMem_Free(views);
+    PyMem_Free(t);
+    return result;
+}
+
+/* ---- looking ------------------------------------------------------------------------------------------------------------------ */
+
 static PyObject *get_name(PyObject *o, void *unused)
 {
     (void)unused;
@@ -291,15 +443,22 @@ static PyMethodDef methods[] = {
     {"copy", copy, METH_NOARGS, "copy() -> Graph\n\nNodes, modules and notes; elements of tensors are shared until one side writes them."},
     {"format", format, METH_VARARGS, "format(form='readable') -> str\n\nAs table, text, dot, code, readable, tabular or json."},
     {"save", save, METH_O, "save(path)\n\nWrites .fx or .pt2, by the extension."},
-    {"emit_c", (PyCFunction)(void (*)(void))emit_c, METH_VARARGS | METH_KEYWORDS,
-     "emit_c(dir, *, target=None, prefix=None, threads=0, link_runtime=False, check=False, dims=None, disable=None) -> dict\n\nWrites C sources."},
-    {"compile", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
-     "compile(*, level=0, threads=0, dims=None, disable=None, cache=None) -> Function\n\nCompiles in memory, by LLVM."},
-    {"run_passes", (PyCFunction)(void (*)(void))run_passes, METH_VARARGS | METH_KEYWORDS,
-     "run_passes(pipeline, in_place=False) -> (Graph, [(pass, node, what)])\n\nRuns passes in order; what they changed."},
+    {"legalize", legalize, METH_NOARGS,
+     "legalize() -> Graph\n\nThe graph as calls of aten operators alone, all typed: what compiling begins with. Raises fxcc.UnsupportedError naming all nodes that\n"
+     "cannot be taken, fxcc.ShapeError where shapes contradict."},
+    {"_emit_c", FXPY_KEYWORDS(emit_c), "Graph.emit_c with dims as strings"},
+    {"_compile", FXPY_KEYWORDS(compile), "Graph.compile with dims as strings"},
+    {"_native", fxpy_native_new, METH_VARARGS, "_native(path, arena, weights, options) -> Function\n\nOf the shared object that fxcc._native built."},
+    {"_interpret", interpret, METH_O, "_interpret(inputs) -> the outputs\n\nGraph.interpret with a tuple of inputs."},
+    {"tensor", tensor, METH_O, "tensor(path) -> fxcc.Tensor\n\nA parameter or buffer, where it lies: read-only. KeyError when there is none."},
+    {"run_passes", FXPY_KEYWORDS(run_passes),
+     "run_passes(pipeline, in_place=False) -> (Graph, [(pass, node or None, what)])\n\nRuns passes in order, 'fuse_conv_bn,eliminate_dead_code'; what they changed. The graph\n"
+     "itself is left alone unless in_place. fxcc.passes() tells the names; raises fxcc.ArgumentError with the nearest one for a name that is none."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef getters[] = {{"nodes", get_nodes, NULL, "the nodes in order, as a list", NULL},
+                                {"tensors", get_tensors, NULL, "parameters and buffers: {path: (kind, dtype, sizes, path of the tensor it is tied to or None)}", NULL},
+                                {"symbols", get_symbols, NULL, "the symbols that sizes name: {name: (least, most)}; most is None where it is open", NULL},
                                 {"name", get_name, NULL, "the graph's name", NULL},
                                 {"cost", get_cost, NULL, "flops, parameters, weight_bytes, peak_activation_bytes", NULL},
                                 {NULL, NULL, NULL, NULL, NULL}};
@@ -312,4 +471,4 @@ static PyType_Slot slots[] = {{Py_tp_new, graph_create},
                               {Py_sq_length, length},
                               {Py_tp_doc, "Graph(name='graph')\n\nA captured model: a list of nodes over a tree of modules. Nodes are C's; Node objects look at them."},
                               {0, NULL}};
-PyType_Spec fxpy_graph_spec = {"fxcc._core.Graph", sizeof(fxpy_graph), 0, Py_TPFLAGS_DEFAULT, slots};
+PyType_Spec fxpy_graph_spec = {"fxcc.Graph", sizeof(fxpy_graph), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -201,7 +201,8 @@ static PyObject *set_tensor(PyObject *o, const char *path, PyObject *tensor, boo
 {
     fxpy_graph *self = (fxpy_graph *)o;
     fxpy_tensor t;
-    if (fxpy_tensor_from(tensor, path, &t) != 0)
+    const fxpy_what what = {.text = path};
+    if (fxpy_tensor_from(tensor, &what, &t) != 0)
         return NULL;
     fx_tensor given = t.t;
     if (fxpy_tensor_keep(self->context, tensor, &t) != 0)

@@ -1,8 +1,9 @@
 /* python/core/module.c: the extension module fxcc._core: exceptions, contexts, loading.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <string.h>
-
 #include "core.h"
+
+#include <string.h>
+#include <time.h>
 
 PyTypeObject *fxpy_graph_type, *fxpy_node_type, *fxpy_function_type, *fxpy_context_type;
 PyObject *fxpy_error;
@@ -49,6 +50,27 @@ static int add_exceptions(PyObject *module)
 
 /* ---- contexts ------------------------------------------------------------------------------------------------------------------ */
 
+/* Ctrl-C ends what is being done in a context: signals are looked for 50 times a second. Called with or without the GIL. */
+static bool stop(void *user)
+{
+    fxpy_context *c = user;
+    struct timespec now;
+    enum { EVERY = 20 * 1000 * 1000 };
+    unsigned long self = PyThread_get_thread_ident();
+    if (c->stopping == self)
+        return true;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    long long t = (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+    if (t - c->polled < EVERY)
+        return false;
+    c->polled = t;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    if (PyErr_CheckSignals() != 0)
+        c->stopping = self;
+    PyGILState_Release(gil);
+    return c->stopping == self;
+}
+
 fxpy_context *fxpy_context_new(void)
 {
     fxpy_context *c = PyObject_New(fxpy_context, fxpy_context_type);
@@ -58,12 +80,15 @@ fxpy_context *fxpy_context_new(void)
     c->lock = PyThread_allocate_lock();
     c->depth = 0;
     c->holder = 0;
+    c->polled = 0;
+    c->stopping = 0;
     c->keep = PyList_New(0);
     if (!c->keep || !c->ctx || !c->lock) {
         Py_DECREF((PyObject *)c);
         PyErr_NoMemory();
         return NULL;
     }
+    fx_context_set_interrupt(c->ctx, stop, c);
     return c;
 }
 
@@ -80,7 +105,7 @@ static void context_dealloc(PyObject *self)
 }
 
 static PyType_Slot context_slots[] = {{Py_tp_dealloc, context_dealloc}, {Py_tp_doc, "What owns graphs and functions."}, {0, NULL}};
-PyType_Spec fxpy_context_spec = {"fxcc._core.Context", sizeof(fxpy_context), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, context_slots};
+PyType_Spec fxpy_context_spec = {"fxcc.Context", sizeof(fxpy_context), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, context_slots};
 
 void fxpy_enter(fxpy_context *c)
 {
@@ -96,6 +121,7 @@ void fxpy_enter(fxpy_context *c)
     }
     c->holder = self;
     c->depth = 1;
+    c->stopping = 0;
 }
 
 void fxpy_leave(fxpy_context *c)
@@ -117,6 +143,12 @@ static void raise_with(PyObject *type, PyObject *text, PyObject *nodes)
 
 PyObject *fxpy_raise(fxpy_context *c, fx_status status, size_t since)
 {
+    if (PyErr_Occurred() || status == FX_ERR_CANCELLED) { /* what a signal's handler raised */
+        if (!PyErr_Occurred())
+            PyErr_SetNone(PyExc_KeyboardInterrupt);
+        fx_diag_truncate(c->ctx, since);
+        return NULL;
+    }
     PyObject *lines = PyList_New(0), *nodes = PyList_New(0);
     for (size_t i = since; lines && i < fx_diag_count(c->ctx); i++) {
         const fx_diag *d = fx_diag_get(c->ctx, i);
@@ -249,8 +281,10 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (module && (add_exceptions(module) != 0 || add_type(module, &fxpy_context_spec, &fxpy_context_type) != 0 ||
                    add_type(module, &fxpy_graph_spec, &fxpy_graph_type) != 0 || add_type(module, &fxpy_node_spec, &fxpy_node_type) != 0 ||
-                   add_type(module, &fxpy_function_spec, &fxpy_function_type) != 0 || add_methods(fxpy_graph_type, fxpy_build_methods) != 0 ||
-                   PyModule_AddFunctions(module, fxpy_torch_functions) != 0 || PyModule_AddStringConstant(module, "__version__", FXCC_VERSION) != 0))
+                   add_type(module, &fxpy_function_spec, &fxpy_function_type) != 0 || add_type(module, &fxpy_memory_spec, &fxpy_memory_type) != 0 ||
+                   !(fxpy_value_type = PyStructSequence_NewType(&fxpy_value_desc)) || PyModule_AddType(module, fxpy_value_type) != 0 ||
+                   add_methods(fxpy_graph_type, fxpy_build_methods) != 0 || PyModule_AddFunctions(module, fxpy_torch_functions) != 0 ||
+                   PyModule_AddStringConstant(module, "__version__", FXCC_VERSION) != 0))
         Py_CLEAR(module);
     return module;
 }

@@ -137,6 +137,24 @@ static PyObject *get_shape(PyObject *o, void *unused)
     return sizes ? Py_BuildValue("(sN)", fx_dtype_name(t.dtype), sizes) : NULL;
 }
 
+static PyObject *get_next(PyObject *o, void *unused)
+{
+    (void)unused;
+    return fxpy_node_new(((fxpy_node *)o)->graph, fx_node_next(((fxpy_node *)o)->n));
+}
+
+static PyObject *get_prev(PyObject *o, void *unused)
+{
+    (void)unused;
+    return fxpy_node_new(((fxpy_node *)o)->graph, fx_node_prev(((fxpy_node *)o)->n));
+}
+
+static PyObject *get_erased(PyObject *o, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(fx_node_is_erased(((fxpy_node *)o)->n));
+}
+
 static PyObject *get_graph(PyObject *o, void *unused)
 {
     (void)unused;
@@ -316,7 +334,7 @@ static PyObject *append(PyObject *o, PyObject *other)
 
 static PyObject *repr(PyObject *o)
 {
-    return PyUnicode_FromString(fx_node_name(((fxpy_node *)o)->n));
+    return PyUnicode_FromString(fx_node_name(((fxpy_node *)o)->n)); /* interned: no edit changes the text itself */
 }
 
 static PyObject *compare(PyObject *a, PyObject *b, int op)
@@ -339,24 +357,37 @@ static PyMethodDef methods[] = {
     {"set_meta", set_meta, METH_VARARGS, "set_meta(key, value)\n\nA note, kept with the node; None removes it."},
     {NULL, NULL, 0, NULL}};
 
+/* Whoever looks does so while no other thread works in the context. */
+static PyObject *locked(PyObject *o, void *get)
+{
+    fxpy_context *c = ((fxpy_node *)o)->graph->context;
+    fxpy_enter(c);
+    PyObject *result = ((PyObject * (*)(PyObject *, void *)) get)(o, NULL);
+    fxpy_leave(c);
+    return result;
+}
+
 static PyGetSetDef getters[] = {
-    {"opcode", get_opcode, NULL, "placeholder, get_attr, call_function, call_method, call_module or output", NULL},
-    {"op", get_opcode, NULL, "as opcode: torch.fx's name", NULL},
-    {"name", get_name, set_name, "unique in the graph; a taken one gets a number", NULL},
-    {"target", get_target, set_target, "operator, method, module path, attribute path or input's name", NULL},
-    {"operator", get_operator, NULL, "the aten operator a call_function is, or None", NULL},
-    {"args", get_args, set_args, "a tuple", NULL},
-    {"kwargs", get_kwargs, set_kwargs, "a dict", NULL},
-    {"users", get_users, NULL, "nodes that use it, once each", NULL},
-    {"all_input_nodes", get_inputs, NULL, "nodes in its arguments, once each", NULL},
-    {"type", get_type, set_type, "'f32[1, 3, s0, 32]', or None when unknown; may be set, of placeholders above all", NULL},
-    {"shape", get_shape, NULL, "(dtype, sizes), or None", NULL},
-    {"module", get_module, NULL, "path of the module it comes from, or None", NULL},
-    {"frame", get_frame, NULL, "Python source line it comes from, or None", NULL},
-    {"meta", get_meta, NULL, "its notes, a dict; set_meta changes them", NULL},
+    {"opcode", locked, NULL, "placeholder, get_attr, call_function, call_method, call_module or output", (void *)get_opcode},
+    {"op", locked, NULL, "as opcode: torch.fx's name", (void *)get_opcode},
+    {"name", locked, set_name, "unique in the graph; a taken one gets a number", (void *)get_name},
+    {"target", locked, set_target, "operator, method, module path, attribute path or input's name", (void *)get_target},
+    {"operator", locked, NULL, "the aten operator a call_function is, or None", (void *)get_operator},
+    {"args", locked, set_args, "a tuple", (void *)get_args},
+    {"kwargs", locked, set_kwargs, "a dict", (void *)get_kwargs},
+    {"users", locked, NULL, "nodes that use it, once each", (void *)get_users},
+    {"all_input_nodes", locked, NULL, "nodes in its arguments, once each", (void *)get_inputs},
+    {"type", locked, set_type, "'f32[1, 3, s0, 32]', or None when unknown; may be set, of placeholders above all", (void *)get_type},
+    {"shape", locked, NULL, "(dtype, sizes), or None", (void *)get_shape},
+    {"module", locked, NULL, "path of the module it comes from, or None", (void *)get_module},
+    {"frame", locked, NULL, "Python source line it comes from, or None", (void *)get_frame},
+    {"meta", locked, NULL, "its notes, a dict; set_meta changes them", (void *)get_meta},
     {"graph", get_graph, NULL, "its Graph", NULL},
+    {"next", locked, NULL, "the node after it, or None", (void *)get_next},
+    {"prev", locked, NULL, "the node before it, or None", (void *)get_prev},
+    {"erased", locked, NULL, "whether it was removed from its graph: it can still be looked at, not used", (void *)get_erased},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_dealloc, node_dealloc}, {Py_tp_repr, repr},       {Py_tp_richcompare, compare}, {Py_tp_hash, hash},
                               {Py_tp_methods, methods},      {Py_tp_getset, getters}, {Py_tp_doc, "A node of a Graph."}, {0, NULL}};
-PyType_Spec fxpy_node_spec = {"fxcc._core.Node", sizeof(fxpy_node), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+PyType_Spec fxpy_node_spec = {"fxcc.Node", sizeof(fxpy_node), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};

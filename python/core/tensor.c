@@ -1,5 +1,6 @@
 /* python/core/tensor.c: arrays and tensors of Python, without copies: the buffer protocol and DLPack.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <stdarg.h>
 #include <string.h>
 
 #include "core.h"
@@ -19,22 +20,77 @@ static const struct {
 };
 enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
 
-static int set_sizes(fx_tensor *t, int rank, const char *what)
+const char *fxpy_dtype_format(fx_dtype dtype)
 {
-    if (rank > FX_MAX_RANK) {
-        PyErr_Format(PyExc_ValueError, "%s: expected at most %d dimensions, got %d", what, FX_MAX_RANK, rank);
+    static const char *const formats[] = {"f", "d", "e", NULL, "b", "h", "i", "q", "B", "?", "Zf", "Zd"}; /* by fx_dtype */
+    return (size_t)dtype < sizeof formats / sizeof formats[0] ? formats[dtype] : NULL;
+}
+
+bool fxpy_dtype_dl(fx_dtype dtype, uint8_t *code, uint8_t *bits)
+{
+    for (int k = 0; k < N_DTYPES; k++)
+        if (dtypes[k].dtype == dtype) {
+            *code = dtypes[k].code;
+            *bits = dtypes[k].bits;
+            return true;
+        }
+    return false;
+}
+
+/* ---- errors ---------------------------------------------------------------------------------------------------------------- */
+
+PyObject *fxpy_what_text(const fxpy_what *what)
+{
+    if (!what->names)
+        return PyUnicode_FromString(what->text);
+    return PyUnicode_FromFormat("input %zd '%U'", what->i, PyTuple_GetItem(what->names, what->i));
+}
+
+/* Raises "input 0 'x': ..."; always -1. */
+static int refuse(PyObject *type, const fxpy_what *what, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    PyObject *text = fxpy_what_text(what), *reason = text ? PyUnicode_FromFormatV(format, ap) : NULL;
+    va_end(ap);
+    if (reason)
+        PyErr_Format(type, "%U: %U", text, reason);
+    Py_XDECREF(text);
+    Py_XDECREF(reason);
+    return -1;
+}
+
+/* What its own library says of an object that it does not hand over: said of the input, as our error. KeyboardInterrupt and the like stay. */
+static int refuse_with_theirs(const fxpy_what *what)
+{
+    PyObject *type, *value, *trace;
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
         return -1;
-    }
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *text = value ? PyObject_Str(value) : NULL;
+    PyErr_Clear();
+    refuse(fxpy_exception(FX_ERR_ARGUMENT), what, text ? "its memory cannot be read: %U" : "its memory cannot be read", text);
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return -1;
+}
+
+static int set_sizes(fx_tensor *t, int rank, const fxpy_what *what)
+{
+    if (rank > FX_MAX_RANK)
+        return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "expected at most %d dimensions, got %d", FX_MAX_RANK, rank);
     t->rank = rank;
     return 0;
 }
 
 /* ---- the buffer protocol ---------------------------------------------------------------------------------------------------- */
 
-static int from_buffer(PyObject *o, const char *what, fxpy_tensor *out)
+static int from_buffer(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
 {
     if (PyObject_GetBuffer(o, &out->view, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0)
-        return -1;
+        return refuse_with_theirs(what);
     out->has_view = true;
     const Py_buffer *v = &out->view;
     const char *format = v->format ? v->format : "B";
@@ -43,20 +99,18 @@ static int from_buffer(PyObject *o, const char *what, fxpy_tensor *out)
     int k = 0;
     while (k < N_DTYPES && !(format[0] && !format[1] && strchr(dtypes[k].formats, format[0]) && fx_dtype_size(dtypes[k].dtype) == (size_t)v->itemsize))
         k++;
-    if (k == N_DTYPES) {
-        PyErr_Format(PyExc_TypeError, "%s: fxcc has no dtype for elements of format '%s'", what, v->format ? v->format : "B");
-        return -1;
-    }
+    if (k == N_DTYPES)
+        return refuse(PyExc_TypeError, what, "fxcc has no dtype for elements of format '%s'", v->format ? v->format : "B");
     out->t.dtype = dtypes[k].dtype;
     out->t.data = v->buf;
+    out->readonly = v->readonly;
     if (set_sizes(&out->t, v->ndim, what) != 0)
         return -1;
     for (int d = 0; d < v->ndim; d++) {
         out->t.sizes[d] = v->shape[d];
-        if (v->strides[d] % v->itemsize != 0) {
-            PyErr_Format(PyExc_ValueError, "%s: stride %zd of dim %d is no multiple of the %zd bytes of an element", what, v->strides[d], d, v->itemsize);
-            return -1;
-        }
+        if (v->strides[d] % v->itemsize != 0)
+            return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "stride %zd of dim %d is no multiple of the %zd bytes of an element: pass a copy",
+                          v->strides[d], d, v->itemsize);
         out->t.strides[d] = v->strides[d] / v->itemsize;
     }
     return 0;
@@ -64,22 +118,28 @@ static int from_buffer(PyObject *o, const char *what, fxpy_tensor *out)
 
 /* ---- DLPack ------------------------------------------------------------------------------------------------------------------ */
 
-static int from_dl(const dl_tensor *d, const char *what, fxpy_tensor *out)
+static bool has_elements(const dl_tensor *d)
 {
-    if (d->device.type != DL_CPU && d->device.type != DL_CPU_PINNED) {
-        PyErr_Format(PyExc_ValueError, "%s: expected a tensor on the CPU, got one on device type %d; use .cpu()", what, (int)d->device.type);
-        return -1;
-    }
+    for (int i = 0; i < d->ndim; i++)
+        if (!d->shape[i])
+            return false;
+    return true;
+}
+
+static int from_dl(const dl_tensor *d, const fxpy_what *what, fxpy_tensor *out)
+{
+    if (d->device.type != DL_CPU && d->device.type != DL_CPU_PINNED)
+        return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "expected a tensor on the CPU, got one on device %s (type %d of DLPack): pass .cpu()",
+                      d->device.type == 2 ? "cuda" : "of another kind", (int)d->device.type);
     int k = 0;
     while (k < N_DTYPES && !(d->dtype.lanes == 1 && d->dtype.code == dtypes[k].code && d->dtype.bits == dtypes[k].bits))
         k++;
-    if (k == N_DTYPES) {
-        PyErr_Format(PyExc_TypeError, "%s: fxcc has no dtype for elements of code %d, %d bits", what, d->dtype.code, d->dtype.bits);
-        return -1;
-    }
+    if (k == N_DTYPES)
+        return refuse(PyExc_TypeError, what, "fxcc has no dtype for elements of code %d, %d bits, of DLPack", d->dtype.code, d->dtype.bits);
     out->t.dtype = dtypes[k].dtype;
-    out->t.data = (char *)d->data + d->byte_offset;
-    out->torch = true;
+    out->t.data = d->data ? (char *)d->data + d->byte_offset : NULL;
+    if (!out->t.data && has_elements(d))
+        return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "its memory cannot be read: there is none");
     if (set_sizes(&out->t, d->ndim, what) != 0)
         return -1;
     int64_t dense = 1;
@@ -91,14 +151,19 @@ static int from_dl(const dl_tensor *d, const char *what, fxpy_tensor *out)
     return 0;
 }
 
-/* The functions of a type that has DLPack's C interface, found once a type; NULL: it has none. */
+/* The functions of a type that has DLPack's C interface; NULL: it has none. Found once a type: the last few are remembered. */
 static const dl_exchange *exchange_of(PyObject *o)
 {
-    static PyTypeObject *last;   /* the GIL is held */
-    static const dl_exchange *last_api;
+    enum { RECENT = 4 };
+    static struct {
+        PyTypeObject *type;
+        const dl_exchange *api;
+    } recent[RECENT]; /* the GIL is held */
+    static int next;
     PyTypeObject *type = Py_TYPE(o);
-    if (type == last)
-        return last_api;
+    for (int i = 0; i < RECENT; i++)
+        if (recent[i].type == type)
+            return recent[i].api;
     const dl_exchange *api = NULL;
     PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
     if (capsule && PyCapsule_IsValid(capsule, "dlpack_exchange_api"))
@@ -107,44 +172,50 @@ static const dl_exchange *exchange_of(PyObject *o)
     PyErr_Clear();
     while (api && api->version.major != 1)
         api = api->previous;
-    if (api && !api->tensor_from)
+    if (api && (!api->tensor_from || !api->allocate || !api->to_object))
         api = NULL;
     Py_INCREF((PyObject *)type); /* kept, so that its address stays its own */
-    Py_XDECREF((PyObject *)last);
-    last = type;
-    last_api = api;
+    PyTypeObject *old = recent[next].type;
+    recent[next].type = type;
+    recent[next].api = api;
+    next = (next + 1) % RECENT;
+    Py_XDECREF((PyObject *)old);
     return api;
 }
 
-static int from_capsule(PyObject *o, const char *what, fxpy_tensor *out)
+static int from_capsule(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
 {
     PyObject *capsule = PyObject_CallMethod(o, "__dlpack__", NULL);
     if (!capsule)
-        return -1;
+        return refuse_with_theirs(what);
     out->capsule = capsule;
     if (PyCapsule_IsValid(capsule, "dltensor"))
         return from_dl(&((dl_managed *)PyCapsule_GetPointer(capsule, "dltensor"))->t, what, out);
     if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
         return from_dl(&((dl_managed_versioned *)PyCapsule_GetPointer(capsule, "dltensor_versioned"))->t, what, out);
-    PyErr_Format(PyExc_TypeError, "%s: its __dlpack__ gave no DLPack capsule", what);
-    return -1;
+    return refuse(PyExc_TypeError, what, "its __dlpack__ gave no DLPack capsule");
 }
 
-int fxpy_tensor_from(PyObject *o, const char *what, fxpy_tensor *out)
+int fxpy_tensor_from(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
 {
     memset(out, 0, sizeof *out);
     const dl_exchange *api = exchange_of(o);
     int rc;
     if (api) {
         dl_tensor d;
-        rc = api->tensor_from(o, &d) == 0 ? from_dl(&d, what, out) : -1;
+        rc = api->tensor_from(o, &d) == 0 ? from_dl(&d, what, out) : refuse_with_theirs(what);
+        out->makes_own = true;
+    } else if (Py_TYPE(o) == fxpy_memory_type) {
+        out->t = *fxpy_memory_tensor(o, &out->readonly);
+        rc = 0;
     } else if (PyObject_CheckBuffer(o)) {
         rc = from_buffer(o, what, out);
     } else if (PyObject_HasAttrString(o, "__dlpack__")) {
         rc = from_capsule(o, what, out);
     } else {
         PyObject *name = PyType_GetQualName(Py_TYPE(o));
-        PyErr_Format(PyExc_TypeError, "%s: expected a NumPy array or a torch tensor, got %U", what, name ? name : Py_None);
+        if (name)
+            refuse(PyExc_TypeError, what, "expected a NumPy array or a torch tensor, got %U", name);
         Py_XDECREF(name);
         rc = -1;
     }
@@ -192,6 +263,18 @@ int fxpy_tensor_keep(fxpy_context *c, PyObject *o, fxpy_tensor *t)
     return rc;
 }
 
+char *fxpy_copy(const fx_tensor *t, int dim, char *strided, char *dense, bool back)
+{
+    size_t bytes = fx_dtype_size(t->dtype);
+    if (dim == t->rank) {
+        memcpy(back ? strided : dense, back ? dense : strided, bytes);
+        return dense + bytes;
+    }
+    for (int64_t i = 0; i < t->sizes[dim]; i++)
+        dense = fxpy_copy(t, dim + 1, strided + i * t->strides[dim] * (int64_t)bytes, dense, back);
+    return dense;
+}
+
 /* ---- results -------------------------------------------------------------------------------------------------------------------- */
 
 static PyObject *attribute(const char *module, const char *name)
@@ -201,51 +284,108 @@ static PyObject *attribute(const char *module, const char *name)
     return a;
 }
 
-/* numpy.empty, torch.empty and their dtypes, found once. */
-static PyObject *maker(bool torch)
+bool fxpy_tensor_has_grad(PyObject *o)
 {
-    static PyObject *empty[2];
-    if (!empty[torch])
-        empty[torch] = attribute(torch ? "torch" : "numpy", "empty");
-    return empty[torch];
-}
-
-static PyObject *dtype_object(bool torch, int k)
-{
-    static PyObject *made[2][N_DTYPES];
-    if (!made[torch][k]) {
-        if (!torch && dtypes[k].dtype == FX_BF16) {
-            made[0][k] = attribute("ml_dtypes", "bfloat16");
-            if (!made[0][k])
-                PyErr_SetString(PyExc_TypeError, "NumPy has no bfloat16: pass torch tensors, or install ml_dtypes");
-        } else {
-            made[torch][k] = attribute(torch ? "torch" : "numpy", !torch && dtypes[k].dtype == FX_BOOL ? "bool_" : dtypes[k].name);
-        }
+    static PyObject *name, *enabled;
+    if (!name && !(name = PyUnicode_InternFromString("requires_grad")))
+        return false;
+    PyObject *grad = PyObject_GetAttr(o, name);
+    bool has = grad == Py_True;
+    Py_XDECREF(grad);
+    if (has && !enabled)
+        enabled = attribute("torch", "is_grad_enabled");
+    if (has && enabled) {
+        PyObject *mode = PyObject_CallObject(enabled, NULL);
+        has = mode == Py_True;
+        Py_XDECREF(mode);
     }
-    return made[torch][k];
+    PyErr_Clear();
+    return has;
 }
 
-PyObject *fxpy_tensor_make(PyObject *like, fx_tensor *t, fxpy_tensor *view)
+/* numpy.empty, found once; None where there is no NumPy. Borrowed. */
+static PyObject *numpy_empty(void)
 {
-    bool torch = like && !PyObject_CheckBuffer(like);
-    int k = 0;
-    while (k < N_DTYPES && dtypes[k].dtype != t->dtype)
-        k++;
-    if (k == N_DTYPES)
-        return PyErr_Format(PyExc_TypeError, "there is no array of %s", fx_dtype_name(t->dtype));
-    PyObject *make = maker(torch), *dtype = dtype_object(torch, k), *shape = PyTuple_New(t->rank), *o = NULL;
-    for (int d = 0; shape && d < t->rank; d++)
-        PyTuple_SetItem(shape, d, PyLong_FromLongLong(t->sizes[d]));
-    PyObject *args = shape ? PyTuple_Pack(1, shape) : NULL, *kwargs = PyDict_New();
-    if (make && dtype && args && kwargs && !PyErr_Occurred() && PyDict_SetItemString(kwargs, "dtype", dtype) == 0)
-        o = PyObject_Call(make, args, kwargs);
-    Py_XDECREF(shape);
-    Py_XDECREF(args);
-    Py_XDECREF(kwargs);
-    memset(view, 0, sizeof *view);
-    if (o && fxpy_tensor_from(o, "output", view) != 0)
+    static PyObject *empty;
+    if (!empty && !(empty = attribute("numpy", "empty")) && PyErr_ExceptionMatches(PyExc_ImportError)) {
+        PyErr_Clear();
+        Py_INCREF(Py_None);
+        empty = Py_None;
+    }
+    return empty;
+}
+
+static PyObject *numpy_dtype(fx_dtype dtype)
+{
+    PyObject *o = dtype == FX_BF16 ? attribute("ml_dtypes", "bfloat16") : attribute("numpy", dtype == FX_BOOL ? "bool_" : fx_dtype_name(dtype));
+    if (!o && dtype == FX_BF16)
+        PyErr_SetString(PyExc_TypeError, "NumPy has no bfloat16: pass torch tensors, or install ml_dtypes");
+    return o;
+}
+
+/* ((sizes), dtype), the arguments of numpy.empty; those of the last call where the sizes are the same. */
+static PyObject *empty_args(const fx_tensor *t, PyObject **made)
+{
+    bool same = *made != NULL;
+    PyObject *sizes = same ? PyTuple_GetItem(*made, 0) : NULL;
+    for (int d = 0; same && d < t->rank; d++)
+        same = PyLong_AsLongLong(PyTuple_GetItem(sizes, d)) == t->sizes[d];
+    if (same)
+        return *made;
+    PyObject *dtype = numpy_dtype(t->dtype);
+    sizes = dtype ? PyTuple_New(t->rank) : NULL;
+    for (int d = 0; sizes && d < t->rank; d++) {
+        PyObject *size = PyLong_FromLongLong(t->sizes[d]);
+        if (!size || PyTuple_SetItem(sizes, d, size) != 0)
+            Py_CLEAR(sizes);
+    }
+    PyObject *args = sizes ? PyTuple_Pack(2, sizes, dtype) : NULL;
+    Py_XDECREF(sizes);
+    Py_XDECREF(dtype);
+    Py_XDECREF(*made);
+    return *made = args;
+}
+
+static void say(void *user, const char *kind, const char *message)
+{
+    (void)user;
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_RuntimeError, "%s: %s", kind, message);
+}
+
+/* A tensor of the library that has this interface. */
+static PyObject *make_like(const dl_exchange *api, fx_tensor *t)
+{
+    dl_tensor wish = {.device = {DL_CPU, 0}, .ndim = t->rank, .dtype = {.lanes = 1}, .shape = t->sizes};
+    dl_managed_versioned *m;
+    void *o = NULL;
+    if (!fxpy_dtype_dl(t->dtype, &wish.dtype.code, &wish.dtype.bits))
+        return PyErr_Format(PyExc_TypeError, "there is no tensor of %s", fx_dtype_name(t->dtype));
+    if (api->allocate(&wish, &m, NULL, say) == 0) {
+        t->data = (char *)m->t.data + m->t.byte_offset;
+        if (api->to_object(m, &o) != 0)
+            o = NULL;
+    }
+    if (!o && !PyErr_Occurred())
+        PyErr_NoMemory();
+    return o;
+}
+
+PyObject *fxpy_tensor_make(PyObject *like, fx_tensor *t, fxpy_tensor *view, PyObject **made)
+{
+    const dl_exchange *api = like ? exchange_of(like) : NULL;
+    memset(view, 0, offsetof(fxpy_tensor, makes_own));
+    if (api)
+        return make_like(api, t);
+    PyObject *empty = numpy_empty();
+    if (empty == Py_None)
+        return fxpy_memory_make(t);
+    PyObject *args = empty ? empty_args(t, made) : NULL, *o = args ? PyObject_CallObject(empty, args) : NULL;
+    if (o && PyObject_GetBuffer(o, &view->view, PyBUF_WRITABLE) != 0)
         Py_CLEAR(o);
-    if (o)
-        t->data = view->t.data;
+    if (o) {
+        view->has_view = true;
+        t->data = view->view.buf;
+    }
     return o;
 }

@@ -26,6 +26,7 @@ static PyObject *set_location(PyObject *self, PyObject *args)
 static PyObject *fingerprint(PyObject *self, PyObject *args)
 {
     static PyObject *version;
+    static const fxpy_what what = {.text = "a parameter"};
     PyObject *list, *which;
     (void)self;
     if (!version && !(version = PyUnicode_InternFromString("_version")))
@@ -40,7 +41,7 @@ static PyObject *fingerprint(PyObject *self, PyObject *args)
         PyObject *o = k == -1 && PyErr_Occurred() ? NULL : PyList_GetItem(list, k), *count = o ? PyObject_GetAttr(o, version) : NULL;
         int64_t seen[2] = {0, count ? PyLong_AsLongLong(count) : -1};
         fxpy_tensor t;
-        if (count && fxpy_tensor_from(o, "a parameter", &t) == 0) {
+        if (count && fxpy_tensor_from(o, &what, &t) == 0) {
             seen[0] = (int64_t)(intptr_t)t.t.data;
             fxpy_tensor_done(&t);
         }

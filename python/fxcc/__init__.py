@@ -7,17 +7,23 @@
     g.emit_c("out")                      # C sources
     g.save("changed.pt2")
 
-Importing it needs neither torch nor NumPy. Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+Importing it needs neither torch nor NumPy. docs/python.md is a tour. Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 """
 from . import _core
-from ._core import (ArgumentError, Error, FileError, FormatError, Function, Graph, InternalError, Node, ShapeError, UnsupportedError,
-                    __version__)
+from ._core import (ArgumentError, Error, FileError, FormatError, Function, Graph, InternalError, Node, ShapeError, Tensor, UnsupportedError, Value,
+                    __version__, load)
 from ._symbol import Symbol
+from . import _methods  # noqa: F401 the methods of Graph and Function that are written in Python
 
-__all__ = ["ArgumentError", "Error", "FileError", "FormatError", "Function", "Graph", "InternalError", "Node", "ShapeError", "Symbol",
-           "UnsupportedError", "compile", "load", "passes", "__version__"]
+__all__ = ["ArgumentError", "Error", "FileError", "FormatError", "Function", "Graph", "InternalError", "Node", "ShapeError", "Symbol", "Tensor",
+           "UnsupportedError", "Value", "backend", "compile", "graph_of", "load", "passes", "__version__"]
 
-load = _core.load
+
+def __getattr__(name):
+    if name == "backend":  # it needs torch
+        from .dynamo import backend
+        return backend
+    raise AttributeError(f"module 'fxcc' has no attribute {name!r}")
 
 
 def passes():
@@ -25,49 +31,44 @@ def passes():
     return {name: doc for name, doc, _ in _core.passes()}
 
 
-def _dims(dims):
-    """{"s0": 8, "x:0": (2, 16)} as the strings that C takes."""
-    if not dims:
-        return None
-    return [f"{name}={size[0]}..{size[1]}" if isinstance(size, tuple) else f"{name}={size}" for name, size in dims.items()]
-
-
 def graph_of(model, example_inputs=None, dynamic_shapes=None):
-    """The Graph of a path, a Graph, a torch.export.ExportedProgram, or a torch.nn.Module (exported with example_inputs, a tuple)."""
+    """The Graph of a path (.pt2, .fx), a Graph, a torch.export.ExportedProgram, or a torch.nn.Module.
+
+    A module is exported with example_inputs, a tuple of tensors, and dynamic_shapes, as torch.export.export takes them. Raises TypeError for another
+    model, fxcc.ArgumentError when example_inputs are missing, fxcc.FileError, fxcc.FormatError, fxcc.UnsupportedError, and what torch.export raises.
+    """
     import os
 
     if isinstance(model, Graph):
         return model
     if isinstance(model, (str, bytes, os.PathLike)):
         return load(model)
-    import tempfile
-
-    import torch
-    if isinstance(model, torch.nn.Module):
+    torch = __import__("sys").modules.get("torch")  # who has something of torch has imported it
+    if torch and isinstance(model, torch.nn.Module):
         if example_inputs is None:
             raise ArgumentError("compiling a module needs example_inputs, a tuple of tensors")
         model = torch.export.export(model, tuple(example_inputs), dynamic_shapes=dynamic_shapes)
-    if not isinstance(model, torch.export.ExportedProgram):
+    if not torch or not isinstance(model, torch.export.ExportedProgram):
         raise TypeError(f"expected a path, a Graph, an ExportedProgram or a torch.nn.Module, got {type(model).__name__}")
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="fxcc-") as folder:
         path = os.path.join(folder, "model.pt2")
         torch.export.save(model, path)
         return load(path)
 
 
-def compile(model, example_inputs=None, target="jit", *, dynamic_shapes=None, dims=None, threads=0, disable=None, level=0, cache=None,
-            directory=None):
-    """Compiles a model: a path, a Graph, an ExportedProgram, or a module with example_inputs.
+def compile(model, example_inputs=None, target="jit", *, dynamic_shapes=None, passes=None, **options):
+    """Compiles a model: a path, a Graph, an ExportedProgram, or a module with example_inputs (see graph_of). Gives a Function.
 
-    target "jit": gives a Function, to be called with the model's inputs. "c": writes C sources into directory and gives their sizes.
-    dims fixes or narrows open sizes: {"batch": 8, "x:1": (2, 16)}. threads: the most that are used. level: 1 to 3, LLVM's.
-    cache: a folder for compiled code; "" for none. Raises fxcc.Error (UnsupportedError names the layer).
+    target   "jit": in memory, by LLVM. "c": the C sources are emitted and built with $CC (cc) into a shared object, which is called in the same way.
+    passes   a pipeline that is run before, "fuse_conv_bn,cse"; fxcc.passes() tells their names.
+    options  those of Graph.compile: dims fixes or narrows open sizes, {"s0": 8, "x:1": (2, 16)}; threads, the most that are used; disable, parts of lowering
+             not to do; for "jit" level, 1 to 3, LLVM's, and cache, a folder for compiled code ("" for none).
+
+    Raises fxcc.Error: UnsupportedError names the node and layer that fxcc cannot do; ArgumentError, an option. Ctrl-C ends it with KeyboardInterrupt.
     """
     graph = graph_of(model, example_inputs, dynamic_shapes)
-    if target == "jit":
-        return graph.compile(level=level, threads=threads, dims=_dims(dims), disable=disable, cache=cache)
-    if target == "c":
-        if directory is None:
-            raise ArgumentError("target 'c' needs a directory")
-        return graph.emit_c(directory, threads=threads, dims=_dims(dims), disable=disable)
-    raise ArgumentError(f"target: expected 'jit' or 'c', got {target!r}")
+    if passes:
+        graph, _ = graph.run_passes(passes)
+    return graph.compile(target, **options)

@@ -149,6 +149,40 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
+static bool stop_after(void *left)
+{
+    return --*(long *)left < 0;
+}
+
+/* Asked at any place, and told to stop from there on, work ends as when memory runs out there; and the context goes on. */
+START_TEST(work_is_cancelled_wherever_it_asks)
+{
+    for (long n = 0;; n++) {
+        unit_memory m = {.fail_at = -1};
+        long left = n;
+        closed[0] = '\0';
+        fx_context *ctx = unit_context_apart(&m);
+        fx_context_set_interrupt(ctx, stop_after, &left);
+        fx_status st = fx_protect(ctx, work, ctx);
+        ck_assert_str_eq(closed, ".");
+        ck_assert_int_eq(st, left < 0 ? FX_ERR_CANCELLED : FX_ERR_UNSUPPORTED);
+        ck_assert_uint_eq(fx_diag_count(ctx), 1);
+        ck_assert_int_eq(fx_diag_get(ctx, 0)->status, st);
+        ck_assert_str_eq(fx_status_string(FX_ERR_CANCELLED), "cancelled");
+        fx_diag_truncate(ctx, 0);
+        ck_assert_uint_eq(fx_diag_count(ctx), 0);
+        fx_context_set_interrupt(ctx, NULL, NULL);
+        ck_assert_int_eq(fx_protect(ctx, work, ctx), FX_ERR_UNSUPPORTED);
+        fx_context_free(ctx);
+        ck_assert_int_eq(m.live, 0);
+        if (st == FX_ERR_UNSUPPORTED) {
+            ck_assert_int_gt(n, 10);
+            break;
+        }
+    }
+}
+END_TEST
+
 START_TEST(failing_outside_protect_does_not_unwind)
 {
     unit_memory m = {.fail_at = 1000, .for_good = true};
@@ -222,6 +256,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, overflow_is_out_of_memory);
     tcase_add_test(t, deferred_run_last_first_in_their_frame);
     tcase_add_test(t, every_allocation_may_fail);
+    tcase_add_test(t, work_is_cancelled_wherever_it_asks);
     tcase_add_test(t, failing_outside_protect_does_not_unwind);
     tcase_add_test(t, maps_find_what_was_put);
     tcase_add_test(t, diagnostics_say_where);
