@@ -6,6 +6,7 @@
 #include <argp.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "fxcc/compile.h"
 #include "fxcc/inspect.h"
@@ -23,6 +24,8 @@ int cmd_target(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_prove(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_watch(int argc, char **argv);
 
 /* ---- options.c: the options that compile, show and check have in common -------------------------------------- */
 
@@ -47,6 +50,8 @@ bool parse_number(const char *text, double *value);
 
 /* Prints what the context has to say: errors, and warnings; remarks when verbose. Ends a line of progress first. */
 void report(const char *command, const fx_context *ctx, bool verbose);
+/* The same with `to` for `from` in what is said: a copy that was read for a user's file. */
+void report_renamed(const char *command, const fx_context *ctx, bool verbose, const char *from, const char *to);
 /* "fxcc compile: error: ..." on stderr. Returns 1, the exit status. */
 int complain(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -85,12 +90,64 @@ const char *shape_text(const fx_tensor *t, char *buf, size_t size);
 /* What one call gives: outputs, then the inputs and buffers it changes (fx_graph_written). Of types[] dtype, rank and sizes count. */
 fx_status call_types(fx_graph *graph, size_t n_in, const fx_tensor *in, size_t n_out, size_t n_changes, const fx_written *changes, fx_tensor *types);
 
+/* ---- compare.c ------------------------------------------------------------------------------------------------------ */
+
+typedef struct difference {
+    double abs, rel, max_ref; /* rel: abs / max_ref */
+    bool agrees;              /* abs <= atol + rtol * max_ref */
+} difference;
+
+/* Of dense tensors of one shape. NaN agrees with NaN and an infinity with itself; any other non-finite difference is infinite. */
+difference compare(const fx_tensor *got, const fx_tensor *ref, double rtol, double atol);
+bool same_shape(const fx_tensor *a, const fx_tensor *b); /* and dtype */
+
+/* ---- changes.c ------------------------------------------------------------------------------------------------------ */
+
+/* Prints the nodes and parameters that came, went or changed, by name. 0, or 1 with a message. */
+int print_changes(const char *command, fx_graph *before, fx_graph *after);
+
+/* ---- ways.c --------------------------------------------------------------------------------------------------------- */
+
+typedef enum way { WAY_INTERPRETER, WAY_C, WAY_JIT, N_WAYS } way;
+extern const char *const way_names[N_WAYS]; /* "interpreter", "c", "jit" */
+/* "c,jit" as a mask of 1 << way; false: a name that is none, or no name. */
+bool parse_ways(const char *list, unsigned *ways);
+
+typedef struct way_options {
+    const fx_compile_options *lowering;
+    int level;                /* of LLVM's optimisation; 0: the default */
+    bool no_cache;
+} way_options;
+fx_jit_options jit_options(const fx_compile_options *options, int level, bool no_cache);
+
+/* Runs a model `calls` times in a row one of the ways, on dense inputs, which stay as they are. Results as fx_graph_calls gives them, in an array for
+ * the caller to free. 0, or 1 with a message. */
+int run_way(const char *command, fx_context *ctx, fx_graph *graph, way w, const way_options *o, const fx_tensor *inputs, size_t calls, size_t *n_results,
+            fx_tensor **results);
+
+/* How many runs to time: `wanted`, or where that is 0 as many as fit a second when one takes so long, 5 to 1000. */
+long runs_to_time(long wanted, double seconds);
+double seconds_now(void); /* of a clock that only goes forward */
+
 /* ---- emitted.c ------------------------------------------------------------------------------------------------------- */
 
 /* Emits graph's C into the folder dir, builds it with $CC (cc), runs it `calls` times in a row in a process of its own on dense inputs, which stay as
- * they are. Results as fx_graph_calls gives them, allocated in ctx's tensors. Returns 0, or 1 with a message. */
+ * they are. Results as fx_graph_calls gives them, allocated in ctx's tensors. times (NULL: no): it is built with -O3 and OpenMP where $CFLAGS does not
+ * say otherwise, and timed. Returns 0, or 1 with a message. */
+typedef struct emitted_times {
+    long n;                   /* runs to time after the first two; 0: as many as a second holds; then how many there were */
+    double *runs;             /* their seconds, for the caller to free */
+    double emit, build, first; /* seconds */
+    uint64_t arena, weights;  /* bytes */
+} emitted_times;
 int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_compile_options *options, const char *dir,
-                const fx_tensor *inputs, size_t calls, size_t *n_results, fx_tensor **results);
+                const fx_tensor *inputs, size_t calls, size_t *n_results, fx_tensor **results, emitted_times *times);
+
+/* ---- drawn.c ---------------------------------------------------------------------------------------------------------- */
+
+/* Inputs for a graph where none are given: seeded, floats from -1 to 1, integers 0 or 1, open sizes at the low ends of their ranges (narrowed by
+ * options->dims). An array for the caller to free, of tensors of ctx; says on `told` (NULL: nowhere) what was drawn. 0, or 1 with a message. */
+int draw_inputs(const char *command, fx_context *ctx, fx_graph *graph, const fx_compile_options *options, unsigned seed, FILE *told, fx_tensor **inputs);
 
 /* ---- jitted.c -------------------------------------------------------------------------------------------------------- */
 

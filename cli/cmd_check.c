@@ -1,6 +1,5 @@
-/* cli/cmd_check.c: fxcc check: emit, build, run, compare.
+/* cli/cmd_check.c: fxcc check: run all ways, compare.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +11,12 @@ typedef struct arguments {
     fx_compile_options options;
     const char *model, *against;
     double rtol, atol;
-    bool layers;
+    bool layers, named;       /* named: ways were */
+    unsigned ways;            /* 1 << way */
+    way judged;               /* for --layers */
 } arguments;
 
-enum { KEY_AGAINST = 0x100, KEY_RTOL, KEY_ATOL, KEY_LAYERS };
+enum { KEY_AGAINST = 0x100, KEY_RTOL, KEY_ATOL, KEY_LAYERS, KEY_ONLY };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -26,6 +27,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_INIT: state->child_inputs[0] = &a->options; return 0;
     case KEY_AGAINST: a->against = arg; return 0;
     case KEY_LAYERS: a->layers = true; return 0;
+    case KEY_ONLY:
+        a->named = true;
+        if (!parse_ways(arg, &a->ways))
+            argp_error(state, "expected --only=WAYS of interpreter, c and jit, with commas between, got '%s'", arg);
+        return 0;
     case KEY_RTOL:
     case KEY_ATOL:
         if (!parse_number(arg, number) || !(*number >= 0))
@@ -47,7 +53,9 @@ static const struct argp_option options[] = {
      "for each of several calls in a row the outputs, then the changed inputs, then the changed buffers", 0},
     {"rtol", KEY_RTOL, "R", 0, "allowed difference as a part of the greatest expected magnitude of an output (default 1e-4)", 0},
     {"atol", KEY_ATOL, "A", 0, "allowed difference on top (default 0)", 0},
-    {"layers", KEY_LAYERS, NULL, 0, "also name the first node at which emitted code and reference interpreter part", 0},
+    {"layers", KEY_LAYERS, NULL, 0, "also name the first node at which compiled code and reference interpreter part", 0},
+    {"only", KEY_ONLY, "WAYS", 0, "what to compare with the reference: interpreter, c (emitted and built), jit (compiled in memory), with commas between; "
+     "default all three", 0},
     {0}};
 
 static const struct argp_child children[] = {{&lowering_argp, 0, NULL, 0}, {0}};
@@ -57,74 +65,11 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "MODEL",
     .children = children,
-    .doc = "Emits the model's C, builds it with $CC (default cc) and $CFLAGS (default -O2), runs it and compares its outputs with a reference. An output agrees when no "
-           "element differs by more than A + R * max |expected|. Exits 1 when one does not."};
+    .doc = "Runs a model by the reference interpreter, as the C it is compiled to (built with $CC, default cc, and $CFLAGS, default -O2), and compiled in "
+           "memory, and compares each one's outputs with a reference. An output agrees when no element differs by more than A + R * max |expected|. Exits 1 "
+           "when one does not."};
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
-
-/* A 16-bit pattern with so many bits of mantissa. */
-static double half(uint16_t h, int mantissa)
-{
-    int exponents = 1 << (15 - mantissa), e = h >> mantissa & (exponents - 1), m = h & ((1 << mantissa) - 1), bias = exponents / 2 - 1;
-    double v = e == exponents - 1 ? (m ? NAN : INFINITY) : e ? ldexp(m + (1 << mantissa), e - bias - mantissa) : ldexp(m, 1 - bias - mantissa);
-
-    return h & 0x8000 ? -v : v;
-}
-
-static double element(const fx_tensor *t, int64_t i)
-{
-    switch (t->dtype) {
-    case FX_F16: return half(((const uint16_t *)t->data)[i], 10);
-    case FX_BF16: return half(((const uint16_t *)t->data)[i], 7);
-    case FX_F32: return ((const float *)t->data)[i];
-    case FX_F64: return ((const double *)t->data)[i];
-    case FX_I8: return ((const int8_t *)t->data)[i];
-    case FX_I16: return ((const int16_t *)t->data)[i];
-    case FX_I32: return ((const int32_t *)t->data)[i];
-    case FX_I64: return (double)((const int64_t *)t->data)[i];
-    case FX_U8:
-    case FX_BOOL: return ((const uint8_t *)t->data)[i];
-    default: return NAN;
-    }
-}
-
-typedef struct difference {
-    double abs, rel, max_ref; /* rel: abs / max_ref */
-    bool agrees;
-} difference;
-
-/* NaN agrees with NaN and an infinity with itself; any other non-finite difference is infinite. */
-static difference compare(const fx_tensor *got, const fx_tensor *ref, double rtol, double atol)
-{
-    difference d = {0};
-    int64_t n = fx_tensor_numel(ref);
-
-    for (int64_t i = 0; i < n; i++) {
-        double a = element(got, i), b = element(ref, i);
-        if (isfinite(b) && fabs(b) > d.max_ref)
-            d.max_ref = fabs(b);
-        if (a == b || (isnan(a) && isnan(b)))
-            continue;
-        double diff = fabs(a - b);
-        if (!isfinite(diff))
-            diff = INFINITY;
-        if (diff > d.abs)
-            d.abs = diff;
-    }
-    d.rel = d.abs == 0 ? 0 : d.abs / d.max_ref;
-    d.agrees = d.abs <= atol + rtol * d.max_ref;
-    return d;
-}
-
-static bool same_shape(const fx_tensor *a, const fx_tensor *b)
-{
-    if (a->dtype != b->dtype || a->rank != b->rank)
-        return false;
-    for (int d = 0; d < a->rank; d++)
-        if (a->sizes[d] != b->sizes[d])
-            return false;
-    return true;
-}
 
 /* What is compared: so many calls, each with outputs and changes. */
 typedef struct reference {
@@ -147,18 +92,22 @@ static const char *result_name(const reference *r, size_t i, char *buf, size_t s
     return buf;
 }
 
-/* One line an output. Returns whether all agree. */
-static bool print_table(const arguments *a, const reference *r, const fx_tensor *got, const fx_tensor *ref)
+/* A line for each output and way. Returns whether all agree. */
+static bool print_table(const arguments *a, const reference *r, fx_tensor *const *got, const fx_tensor *ref)
 {
     bool all = true;
     char shape[256], name[64];
 
-    printf("%-8s %-28s %12s %12s %12s\n", "output", "shape", "max abs", "max rel", "max |ref|");
+    printf("%-8s %-28s %-12s %12s %12s %12s\n", "output", "shape", "by", "max abs", "max rel", "max |ref|");
     for (size_t i = 0; i < r->calls * (r->n_out + r->n_changes); i++) {
-        difference d = compare(&got[i], &ref[i], a->rtol, a->atol);
-        printf("%-8s %-28s %12.4g %12.4g %12.4g  %s\n", result_name(r, i, name, sizeof name), shape_text(&ref[i], shape, sizeof shape), d.abs, d.rel, d.max_ref,
-               d.agrees ? "ok" : "DIFFERS");
-        all &= d.agrees;
+        for (int w = N_WAYS; w-- > 0;) {
+            if (!got[w])
+                continue;
+            difference d = compare(&got[w][i], &ref[i], a->rtol, a->atol);
+            printf("%-8s %-28s %-12s %12.4g %12.4g %12.4g  %s\n", result_name(r, i, name, sizeof name), shape_text(&ref[i], shape, sizeof shape), way_names[w],
+                   d.abs, d.rel, d.max_ref, d.agrees ? "ok" : "DIFFERS");
+            all &= d.agrees;
+        }
     }
     return all;
 }
@@ -175,17 +124,18 @@ static void print_node(const fx_node *n, const difference *d)
     printf(": max abs %.4g, max rel %.4g, max |ref| %.4g\n", d->abs, d->rel, d->max_ref);
 }
 
-/* Runs both ways with the given nodes as outputs. *first: the first that differs, or count. Returns 0, or 1 with a message. */
-static int compare_nodes(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const char *dir, const fx_tensor *in,
-                         size_t count, fx_node *const *nodes, size_t *first, difference *d)
+/* Runs a->judged and the interpreter with the given nodes as outputs. *first: the first that differs, or count. Returns 0, or 1 with a message. */
+static int compare_nodes(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const fx_tensor *in, size_t count, fx_node *const *nodes, size_t *first, difference *d)
 {
     fx_graph *probe;
     fx_tensor *got = NULL, *ref;
     size_t n_got, n_ref;
 
+    const way_options o = {.lowering = &a->options};
+
     if (fx_graph_with_outputs(graph, count, nodes, &probe) != FX_OK ||
         fx_graph_calls(probe, 1, fx_graph_input_count(probe), in, &n_ref, &ref) != FX_OK ||
-        run_emitted(command, ctx, probe, &a->options, dir, in, 1, &n_got, &got))
+        run_way(command, ctx, probe, a->judged, &o, in, 1, &n_got, &got))
         return 1;
     *first = count;
     for (size_t i = 0; i < count && *first == count; i++) {
@@ -197,10 +147,10 @@ static int compare_nodes(const char *command, fx_context *ctx, fx_graph *graph, 
     return 0;
 }
 
-/* Finds the first node, in the order of the graph, whose value in the emitted code departs from the interpreter's. First with
+/* Finds the first node, in the order of the graph, whose value in the compiled code departs from the interpreter's. First with
  * all values kept: one compile. Keeping a value stops fusion across it and gives it memory of its own, so a fault of either
  * shows no more; then single values, by bisection: a node that departs while one before it agrees. */
-static int find_layer(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const char *dir, const fx_tensor *in)
+static int find_layer(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const fx_tensor *in)
 {
     size_t count = 0, first, zero;
     fx_node **nodes = malloc((fx_graph_node_count(graph) + 1) * sizeof *nodes);
@@ -211,7 +161,7 @@ static int find_layer(const char *command, fx_context *ctx, fx_graph *graph, con
     for (fx_node *n = fx_graph_first(graph); n; n = fx_node_next(n))
         if (fx_node_opcode(n) != FX_PLACEHOLDER && fx_node_opcode(n) != FX_GET_ATTR && fx_node_is_tensor(n))
             nodes[count++] = n;
-    if (compare_nodes(command, ctx, graph, a, dir, in, count, nodes, &first, &d))
+    if (compare_nodes(command, ctx, graph, a, in, count, nodes, &first, &d))
         goto failed;
     if (first < count) {
         printf("first node that departs from the reference interpreter:\n  ");
@@ -222,13 +172,13 @@ static int find_layer(const char *command, fx_context *ctx, fx_graph *graph, con
     printf("with every value kept, all %zu nodes agree with the reference interpreter\n", count);
     /* nodes[bad] departs when compiled alone (once `bad` is below count); those before `good` are taken to agree */
     size_t good = 0, bad = count;
-    if (count && compare_nodes(command, ctx, graph, a, dir, in, 1, &nodes[count - 1], &zero, &found))
+    if (count && compare_nodes(command, ctx, graph, a, in, 1, &nodes[count - 1], &zero, &found))
         goto failed;
     if (count && zero == 0)
         bad = count - 1;
     while (bad < count && good < bad) {
         size_t middle = good + (bad - good) / 2;
-        if (compare_nodes(command, ctx, graph, a, dir, in, 1, &nodes[middle], &zero, &d))
+        if (compare_nodes(command, ctx, graph, a, in, 1, &nodes[middle], &zero, &d))
             goto failed;
         if (zero == 0) {
             bad = middle;
@@ -291,11 +241,31 @@ done:
     return rc;
 }
 
-static int check(const char *command, fx_context *ctx, const arguments *a, const char *dir)
+/* Runs the ways that are asked for. What was not asked for by name may be left out where it cannot be: LLVM. */
+static int run_ways(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const reference *r, const fx_tensor *in, fx_tensor **got)
+{
+    const way_options o = {.lowering = &a->options};
+    size_t n;
+
+    for (int k = 0; k < N_WAYS; k++) {
+        way w = (way[]){WAY_C, WAY_INTERPRETER, WAY_JIT}[k]; /* the JIT last: C runs in a child, which has none of libgomp's threads */
+        if (!(a->ways >> w & 1) || run_way(command, ctx, graph, w, &o, in, r->calls, &n, &got[w]) == 0)
+            continue;
+        size_t said = fx_diag_count(ctx);
+        const fx_diag *d = said ? fx_diag_get(ctx, said - 1) : NULL;
+        if (w != WAY_JIT || a->named || !d || d->status != FX_ERR_UNSUPPORTED)
+            return 1;
+        fprintf(stderr, "%s: warning: not compared with jit: %s\n", command, d->message);
+        fx_diag_truncate(ctx, said - 1);
+    }
+    return 0;
+}
+
+static int check(const char *command, fx_context *ctx, arguments *a)
 {
     fx_graph *graph;
-    fx_tensor *tensors = NULL, *got = NULL;
-    size_t n_tensors, n_got;
+    fx_tensor *tensors = NULL, *got[N_WAYS] = {NULL};
+    size_t n_tensors;
     char *file = (char *)a->against;
     reference r;
     int rc = 1;
@@ -306,49 +276,48 @@ static int check(const char *command, fx_context *ctx, const arguments *a, const
     if (read_reference(command, graph, a, n_tensors, &r))
         goto done;
     const fx_tensor *ref = tensors + r.n_in;
-    if (check_shapes(command, graph, a, &r, tensors, ref) ||
-        run_emitted(command, ctx, graph, &a->options, dir, tensors, r.calls, &n_got, &got))
+    if (check_shapes(command, graph, a, &r, tensors, ref) || run_ways(command, ctx, graph, a, &r, tensors, got))
         goto done;
     rc = !print_table(a, &r, got, ref);
     if (a->layers) {
-        fx_tensor *judged;
-        size_t n_judged;
         bool faithful = true;
+        size_t n;
 
-        if (fx_graph_calls(graph, r.calls, r.n_in, tensors, &n_judged, &judged) != FX_OK) {
+        if (!got[WAY_INTERPRETER] && run_way(command, ctx, graph, WAY_INTERPRETER, &(way_options){.lowering = &a->options}, tensors, r.calls, &n, &got[WAY_INTERPRETER])) {
             rc = 1;
             goto done;
         }
-        for (size_t i = 0; i < n_judged; i++)
-            faithful &= compare(&judged[i], &ref[i], a->rtol, a->atol).agrees;
+        for (size_t i = 0; i < r.calls * (r.n_out + r.n_changes); i++)
+            faithful &= compare(&got[WAY_INTERPRETER][i], &ref[i], a->rtol, a->atol).agrees;
         if (!faithful)
             printf("the reference interpreter itself departs from %s: the model's import or the reference is at fault\n", a->against);
-        if (find_layer(command, ctx, graph, a, dir, tensors))
-            rc = 1;
+        for (int w = WAY_C; w < N_WAYS; w++) { /* the compiled ways */
+            if (!got[w])
+                continue;
+            a->judged = (way)w;
+            printf("%s:\n", way_names[w]);
+            if (find_layer(command, ctx, graph, a, tensors))
+                rc = 1;
+        }
     }
 done:
-    free(got);
+    for (int w = 0; w < N_WAYS; w++)
+        free(got[w]);
     free(tensors);
     return rc;
 }
 
 int cmd_check(int argc, char **argv)
 {
-    arguments a = {.rtol = 1e-4};
+    arguments a = {.rtol = 1e-4, .ways = (1u << N_WAYS) - 1};
     const char *command = argv[0];
 
     fx_context *ctx = start(&argp, argc, argv, &a);
     if (!ctx)
         return 1;
-    char *dir = temp_folder(command);
-    int rc = 1;
-    if (dir) {
-        progress_begin("checking");
-        rc = check(command, ctx, &a, dir);
-        report(command, ctx, false);
-        temp_remove(dir);
-        free(dir);
-    }
+    progress_begin("checking");
+    int rc = check(command, ctx, &a);
+    report(command, ctx, false);
     fx_context_free(ctx);
     end_options(&a.options);
     return rc;

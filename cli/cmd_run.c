@@ -2,10 +2,9 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
-
-typedef enum way { WAY_JIT, WAY_INTERPRET, WAY_EMIT_C } way;
 
 typedef struct arguments {
     const char *model, *output;
@@ -30,10 +29,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &a->options;
         return 0;
     case KEY_INTERPRET:
-        a->way = WAY_INTERPRET;
+        a->way = WAY_INTERPRETER;
         return 0;
     case KEY_EMIT_C:
-        a->way = WAY_EMIT_C;
+        a->way = WAY_C;
         return 0;
     case KEY_NO_CACHE:
         a->no_cache = true;
@@ -93,23 +92,6 @@ static const struct argp argp = {
     .doc = "Runs a model, compiled in memory by LLVM. Inputs are .npy files in the model's order, or .npz files of several.",
     .children = (const struct argp_child[]){{&lowering_argp, 0, NULL, 0}, {0}}};
 
-/* Compiled, one way or the other. The array of results is the caller's to free. 0, or 1 with a message. */
-static int run_compiled(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const fx_tensor *in, size_t *n, fx_tensor **results)
-{
-    size_t calls = a->calls ? (size_t)a->calls : 1;
-    if (a->way == WAY_JIT) {
-        const fx_jit_options o = {.level = a->level, .threads = a->options.threads, .dims = a->options.dims, .n_dims = a->options.n_dims,
-                                  .disable = a->options.disable, .cache = a->no_cache ? "" : NULL, .debug = a->debug};
-        return run_jitted(command, ctx, graph, &o, in, calls, n, results);
-    }
-    char *dir = temp_folder(command);
-    int rc = dir ? run_emitted(command, ctx, graph, &a->options, dir, in, calls, n, results) : 1;
-    if (dir)
-        temp_remove(dir);
-    free(dir);
-    return rc;
-}
-
 static int run(const char *command, fx_context *ctx, const arguments *a)
 {
     fx_graph *graph;
@@ -124,31 +106,34 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
     else if ((fx_graph_output_count(graph) != 1 || a->calls) && !has_suffix(a->output, ".npz"))
         complain(command, "%s: expected -o FILE.npz for a model of %zu outputs, got '%s'", a->model, fx_graph_output_count(graph), a->output);
     else if (fx_graph_shapes_for(graph, n_inputs, inputs, NULL) == FX_OK) {
-        if (a->way == WAY_INTERPRET)
-            rc = (a->calls ? fx_graph_calls(graph, (size_t)a->calls, n_inputs, inputs, &n_outputs, &outputs)
-                           : fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &outputs)) != FX_OK;
-        else
-            rc = run_compiled(command, ctx, graph, a, inputs, &n_outputs, &outputs);
+        const way_options o = {.lowering = &a->options, .level = a->level, .no_cache = a->no_cache};
+        if (a->way == WAY_INTERPRETER && !a->calls) { /* also what no compile would take */
+            fx_tensor *made = NULL;
+            rc = fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &made) != FX_OK || !(outputs = malloc((n_outputs + 1) * sizeof *outputs));
+            if (!rc)
+                memcpy(outputs, made, n_outputs * sizeof *outputs);
+        } else {
+            rc = run_way(command, ctx, graph, a->way, &o, inputs, a->calls ? (size_t)a->calls : 1, &n_outputs, &outputs);
+        }
         if (!a->calls && !rc) /* what it changes is not asked for */
             n_outputs = fx_graph_output_count(graph);
         if (!rc)
             rc = write_tensors(ctx, a->output, n_outputs, outputs) != FX_OK;
     }
     free(inputs);
-    if (a->way != WAY_INTERPRET) /* the interpreter's are the context's */
-        free(outputs);
+    free(outputs);
     return rc;
 }
 
 int cmd_run(int argc, char **argv)
 {
-    arguments a = {0};
+    arguments a = {.way = WAY_JIT};
     const char *command = argv[0];
 
     fx_context *ctx = start(&argp, argc, argv, &a);
     if (!ctx)
         return 1;
-    progress_begin(a.way == WAY_INTERPRET ? "interpreting" : "running");
+    progress_begin(a.way == WAY_INTERPRETER ? "interpreting" : "running");
     int rc = run(command, ctx, &a);
     report(command, ctx, a.verbose);
     end_options(&a.options);

@@ -71,7 +71,8 @@ static void add_words(char **argv, int *argc, char *text)
         argv[(*argc)++] = word;
 }
 
-static int build(const char *command, fx_context *ctx, const fx_compile_options *options, const char *dir)
+/* plain: flags where $CFLAGS names none */
+static int build(const char *command, fx_context *ctx, const fx_compile_options *options, const char *dir, const char *plain)
 {
     const char *cc = getenv("CC"), *cflags = getenv("CFLAGS");
     fx_target_info target;
@@ -88,7 +89,7 @@ static int build(const char *command, fx_context *ctx, const fx_compile_options 
         goto done;
     snprintf(cc_words, sizeof cc_words, "%s", cc && *cc ? cc : "cc");
     snprintf(flags, sizeof flags, "%s", target.cflags ? target.cflags : "");
-    snprintf(user_flags, sizeof user_flags, "%s", cflags ? cflags : "-O2");
+    snprintf(user_flags, sizeof user_flags, "%s", cflags ? cflags : plain);
     add_words(argv, &argc, cc_words);
     add_words(argv, &argc, flags);
     add_words(argv, &argc, user_flags);
@@ -122,6 +123,8 @@ typedef struct job {
     const fx_written *changes;
     fx_tensor *results;          /* of one call, n_out + n_changes: their types */
     void **at;                   /* of all calls, in memory shared with the parent */
+    long runs;                   /* to time; 0: as many as a second holds */
+    double *times;               /* shared: of the first call, how many were run then, and theirs; NULL: not timed */
 } job;
 
 static size_t bytes_of(const fx_tensor *t)
@@ -149,12 +152,26 @@ static int run_here(const char *command, const job *j)
     for (size_t c = 0; c < j->calls && !error; c++) {
         void **at = j->at + c * (j->n_out + j->n_changes);
         const char *kept = state; /* the members of the state in order, each at a multiple of 64 bytes */
+        double begin = seconds_now();
         error = run(j->in, at);
+        if (j->times && c == 0)
+            j->times[0] = seconds_now() - begin;
         for (size_t i = 0; i < j->n_changes && !error; i++) {
             const fx_tensor *t = &j->results[j->n_out + i];
             memcpy(at[j->n_out + i], j->changes[i].buffer ? kept : j->in[j->changes[i].input], bytes_of(t));
             kept += j->changes[i].buffer ? room_of(t) : 0;
         }
+    }
+    if (j->times && !error) {
+        double begin = seconds_now();
+        error = run(j->in, j->at);
+        long n = runs_to_time(j->runs, seconds_now() - begin);
+        for (long c = 0; c < n && !error; c++) {
+            begin = seconds_now();
+            error = run(j->in, j->at);
+            j->times[2 + c] = seconds_now() - begin;
+        }
+        j->times[1] = (double)n;
     }
     return error ? complain(command, "the emitted code refused to run: %s", error) : 0;
 }
@@ -172,13 +189,14 @@ static char *read_weights(const char *path, size_t *size)
 }
 
 int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_compile_options *options, const char *dir,
-                const fx_tensor *inputs, size_t calls, size_t *n_results, fx_tensor **results)
+                const fx_tensor *inputs, size_t calls, size_t *n_results, fx_tensor **results, emitted_times *times)
 {
     fx_compile_options o = *options;
-    job j = {.n_in = fx_graph_input_count(graph), .n_out = fx_graph_output_count(graph), .calls = calls};
+    fx_compile_result compiled = {0};
+    job j = {.n_in = fx_graph_input_count(graph), .n_out = fx_graph_output_count(graph), .calls = calls, .runs = times ? times->n : 0};
     if (fx_graph_written(graph, &j.n_changes, &j.changes) != FX_OK)
         return 1;
-    size_t a_call = j.n_out + j.n_changes, total = calls * a_call, bytes = 64;
+    size_t a_call = j.n_out + j.n_changes, total = calls * a_call, bytes = 64, timing = times ? ((size_t)runs_to_time(j.runs, 0) + 16) / 8 * 64 : 0;
     void **own = calloc(j.n_in + 1, sizeof *own);
     fx_tensor *all = calloc(total + 1, sizeof *all);
     char *so = path_join(dir, "net.so"), *bin = path_join(dir, "net.bin"), *weights = NULL, *shared = MAP_FAILED;
@@ -194,8 +212,13 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
     }
     o.prefix = "net";
     o.weights = FX_WEIGHTS_IN_BIN;
-    if (fx_compile(graph, &o, dir, NULL) != FX_OK || build(command, ctx, &o, dir))
+    double begin = seconds_now();
+    if (fx_compile(graph, &o, dir, &compiled) != FX_OK)
         goto done;
+    double emitted = seconds_now();
+    if (build(command, ctx, &o, dir, times ? "-O3 -fopenmp" : "-O2"))
+        goto done;
+    double built = seconds_now();
     weights = read_weights(bin, &j.weights_size);
     if (!weights) {
         complain(command, "%s: expected the emitted weights here", bin);
@@ -223,12 +246,14 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
     }
     for (size_t i = 0; i < total; i++)
         bytes += room_of(&j.results[i % a_call]);
+    bytes += timing;
     shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
         complain(command, "out of memory");
         goto done;
     }
-    for (size_t i = 0, at = 0; i < total; i++) {
+    j.times = times ? (double *)(void *)shared : NULL;
+    for (size_t i = 0, at = timing; i < total; i++) {
         j.at[i] = shared + at;
         at += room_of(&j.results[i % a_call]);
     }
@@ -251,6 +276,20 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
         if (fx_tensor_create(ctx, t->dtype, t->rank, t->sizes, &all[i]) != FX_OK)
             goto done;
         memcpy(all[i].data, j.at[i], bytes_of(t));
+    }
+    if (times) {
+        times->emit = emitted - begin;
+        times->build = built - emitted;
+        times->first = j.times[0];
+        times->n = (long)j.times[1];
+        times->runs = malloc((size_t)times->n * sizeof *times->runs);
+        if (!times->runs) {
+            complain(command, "out of memory");
+            goto done;
+        }
+        memcpy(times->runs, j.times + 2, (size_t)times->n * sizeof *times->runs);
+        times->arena = compiled.arena_size;
+        times->weights = compiled.weights_size;
     }
     *n_results = total;
     *results = all;

@@ -15,7 +15,9 @@ static const struct {
     {"show", cmd_show, "fxcc show", "a model as a table, as text or as a picture"},
     {"opt", cmd_opt, "fxcc opt", "run passes over a model's graph: a model to a model"},
     {"run", cmd_run, "fxcc run", "run a model: compiled in memory, as C, or interpreted"},
-    {"check", cmd_check, "fxcc check", "emit, build and run a model's C and compare it with a reference"},
+    {"check", cmd_check, "fxcc check", "compare interpreter, emitted C and JIT with a reference"},
+    {"bench", cmd_bench, "fxcc bench", "time interpreter, emitted C and JIT: compile, first call, calls"},
+    {"watch", cmd_watch, "fxcc watch", "recompile and rerun a model when its file changes; tell what changed"},
     {"prove", cmd_prove, "fxcc prove", "prove a model's loops: bounds, races, kernels' preconditions, memory"},
     {"report", cmd_report, "fxcc report", "a table of what models cost as compiled"},
     {"passes", cmd_passes, "fxcc passes", "list the passes over graphs and those of lowering"},
@@ -54,5 +56,5 @@ int main(int argc, char **argv)
             argv[1] = (char *)commands[i].full_name;
             return commands[i].run(argc - 1, argv + 1);
         }
-    return complain("fxcc", "expected a command (compile, show, opt, run, check, prove, report, passes, cache, target), got '%s'; see 'fxcc --help'", word);
+    return complain("fxcc", "expected a command (compile, show, opt, run, check, bench, watch, prove, report, passes, cache, target), got '%s'; see 'fxcc --help'", word);
 }

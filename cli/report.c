@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,7 +23,20 @@ int complain(const char *command, const char *fmt, ...)
     return 1;
 }
 
+/* text with `to` for each `from`. */
+static void print_renamed(const char *text, const char *from, const char *to)
+{
+    for (const char *at; from && (at = strstr(text, from)); text = at + strlen(from))
+        fprintf(stderr, "%.*s%s", (int)(at - text), text, to);
+    fputs(text, stderr);
+}
+
 void report(const char *command, const fx_context *ctx, bool verbose)
+{
+    report_renamed(command, ctx, verbose, NULL, NULL);
+}
+
+void report_renamed(const char *command, const fx_context *ctx, bool verbose, const char *from, const char *to)
 {
     static const char *const names[] = {[FX_REMARK] = "remark", [FX_WARNING] = "warning", [FX_ERROR] = "error"};
 
@@ -38,7 +52,9 @@ void report(const char *command, const fx_context *ctx, bool verbose)
             continue;
         }
         fx_diag_format(d, text, size);
-        fprintf(stderr, "%s: %s: %s\n", command, names[d->severity], text);
+        fprintf(stderr, "%s: %s: ", command, names[d->severity]);
+        print_renamed(text, from, to);
+        fputc('\n', stderr);
         free(text);
     }
 }

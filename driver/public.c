@@ -229,6 +229,33 @@ fx_status fx_graph_output_info(const fx_graph *graph, size_t i, fx_value_info *o
     return info_of(graph, "output", i, n, n ? n->name : NULL, out);
 }
 
+typedef struct least_job {
+    fx_graph *graph;
+    fx_compile_options options;
+    fx_tensor *inputs;
+} least_job;
+
+static fx_status find_least(void *arg)
+{
+    least_job *job = arg;
+    fx_graph *g;
+    size_t i = 0;
+    FX_TRY(fx_sized_copy(job->graph, &job->options, &g));
+    int64_t *values = FX_NEW_ARRAY(g->arena, int64_t, g->n_symbols + 1);
+    for (size_t k = 0; k < g->n_symbols; k++)
+        values[k] = g->symbols[k].min;
+    FX_FOR_NODES(g, n)
+        if (is_input(n) && !fx_sizes_shape(g, values, n->type, &job->inputs[i++]))
+            return fx_fail(g->ctx, FX_ERR_UNSUPPORTED, &n->loc, "expected input '%s' to be a tensor whose sizes are told", n->target);
+    return FX_OK;
+}
+
+fx_status fx_graph_least_inputs(fx_graph *graph, const char *const *dims, size_t n_dims, fx_tensor *inputs)
+{
+    least_job job = {.graph = graph, .options = {.dims = dims, .n_dims = n_dims}, .inputs = inputs};
+    return fx_protect(graph->ctx, find_least, &job);
+}
+
 typedef struct shapes_job {
     const fx_graph *graph;
     size_t n_inputs;

@@ -72,6 +72,8 @@ fx_value fx_graph_output_tree(const fx_graph *graph);
 fx_status fx_graph_input_shape(const fx_graph *graph, size_t i, fx_tensor *out);
 /* The same for output i. */
 fx_status fx_graph_output_shape(const fx_graph *graph, size_t i, fx_tensor *out);
+/* The same for all inputs, sizes that the model leaves open being at the low ends of their ranges, which dims narrow as in fx_compile_options. */
+fx_status fx_graph_least_inputs(fx_graph *graph, const char *const *dims, size_t n_dims, fx_tensor *inputs);
 
 /* Name, dtype and range of each size, of input i; of output i. FX_ERR_UNSUPPORTED when it is no tensor or its type is not known. */
 fx_status fx_graph_input_info(const fx_graph *graph, size_t i, fx_value_info *out);
