@@ -5,6 +5,7 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
     FXCC=build/release/bin/fxcc python3 tests/cli/test_cli.py
 """
 import ast
+import atexit
 import io
 import json
 import math
@@ -13,9 +14,11 @@ import pathlib
 import random
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 import zipfile
 from xml.etree import ElementTree
@@ -23,7 +26,10 @@ from xml.etree import ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FXCC = os.environ.get("FXCC") or str(ROOT / "build" / "release" / "bin" / "fxcc")
 DIGITS = ROOT / "examples" / "digits" / "digits.pt2"
-COMMANDS = ["compile", "show", "opt", "run", "check", "prove", "report", "passes", "target"]
+COMMANDS = ["compile", "show", "opt", "run", "check", "bench", "watch", "prove", "report", "passes", "cache", "target"]
+CACHE = tempfile.mkdtemp(prefix="fxcc-cli-cache-")
+atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
+os.environ["FXCC_CACHE"] = CACHE
 
 
 def fxcc(*argv, **kwargs):
@@ -293,7 +299,7 @@ output(%relu)
         out = self.dir / "out.fx"
         self.assertEqual(self.ok("opt", self.model, "--passes=fuse_conv_bn,remove_dropout,legalize", "-o", out), "")
         for model, name in ((self.model, "a.npy"), (out, "b.npy")):
-            self.ok("run", model, self.dir / "x.npy", "-o", self.dir / name)
+            self.ok("run", "--interpret", model, self.dir / "x.npy", "-o", self.dir / name)
         self.assertEqual(read_npy((self.dir / "a.npy").read_bytes()), (9.0, 0.0, 6.0, 3.0))
         self.assertEqual(read_npy((self.dir / "b.npy").read_bytes()), (9.0, 0.0, 6.0, 3.0))
 
@@ -552,11 +558,9 @@ class OneInput(Case):
         self.input = self.dir / "x.npy"
         self.input.write_bytes(npy((1, 1, 8, 8), self.x))
 
-
-class Running(OneInput):
     def reference(self, scale=1.0):
         """A .npz of the input and the interpreter's output, its first element scaled."""
-        self.ok("run", DIGITS, self.input, "-o", self.dir / "y.npy")
+        self.ok("run", "--interpret", DIGITS, self.input, "-o", self.dir / "y.npy")
         y = list(read_npy((self.dir / "y.npy").read_bytes()))
         y[0] *= scale
         path = self.dir / "ref.npz"
@@ -565,8 +569,10 @@ class Running(OneInput):
             z.writestr("y.npy", npy((1, 10), y))
         return path
 
+
+class Running(OneInput):
     def test_run(self):
-        self.reference()
+        self.ok("run", DIGITS, self.input, "-o", self.dir / "y.npy")
         y = read_npy((self.dir / "y.npy").read_bytes())
         self.assertEqual(len(y), 10)
         self.assertTrue(all(map(math.isfinite, y)))
@@ -613,6 +619,259 @@ class Running(OneInput):
         tmp = self.dir / "tmp"
         tmp.mkdir()
         self.ok("check", DIGITS, "--against", self.reference(), env={**os.environ, "TMPDIR": str(tmp)})
+        self.assertEqual(list(tmp.iterdir()), [])
+
+
+class Ways(OneInput):
+    """The three ways a model is run: fxcc run, check, bench."""
+
+    def outputs(self, *options, **kwargs):
+        out = self.dir / "y.npy"
+        self.ok("run", DIGITS, self.input, "-o", out, *options, **kwargs)
+        return read_npy(out.read_bytes())
+
+    def test_run_each_way(self):
+        wanted = self.outputs("--interpret")
+        scale = max(map(abs, wanted))
+        for options in ((), ("-O2",), ("-O3", "--no-cache"), ("--threads=1",), ("--emit-c",), ("--disable=fuse,schedule",)):
+            got = self.outputs(*options)
+            self.assertEqual(len(got), 10)
+            self.assertLess(max(abs(a - b) for a, b in zip(got, wanted)), 1e-4 * scale, options)
+
+    def test_run_usage(self):
+        out = self.dir / "y.npy"
+        self.fails("run", DIGITS, self.input, "-o", out, "-O4", says="expected -O1, -O2 or -O3")
+        self.fails("run", DIGITS, self.input, "-o", out, "--disable=none", says="expected parts of lowering to disable")
+        self.fails("run", DIGITS, self.input, "-o", out, "--dim=n=3", says="expected the name of a size the model leaves open (there is none)")
+        self.assertFalse(out.exists())
+
+    def test_check_compares_all_ways(self):
+        lines = self.ok("check", DIGITS, "--against", self.reference()).splitlines()
+        self.assertEqual(lines[0].split()[:3], ["output", "shape", "by"])
+        self.assertEqual([re.split(r"\s{2,}", line)[2] for line in lines[1:]], ["jit", "c", "interpreter"])
+        self.assertTrue(all(line.endswith("ok") for line in lines[1:]))
+        for ways in ("c", "jit", "interpreter", "jit,c"):
+            lines = self.ok("check", DIGITS, "--against", self.reference(), f"--only={ways}").splitlines()
+            self.assertEqual({re.split(r"\s{2,}", line)[2] for line in lines[1:]}, set(ways.split(",")))
+        for wrong in ("cuda", "", "c;jit", ","):
+            self.fails("check", DIGITS, "--against", self.reference(), f"--only={wrong}", says="expected --only=WAYS of interpreter, c and jit")
+        done = fxcc("check", DIGITS, "--against", self.reference(1.5), "--only=jit", "--layers")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout.decode(), r"(?s)jit +\S+ +\S+ +\S+ +DIFFERS.*jit:\nwith every value kept")
+
+    def test_bench(self):
+        text = self.ok("bench", DIGITS, "--only=interpreter,c,jit", "-n", "7", env={**os.environ, "CFLAGS": "-O1"})
+        self.assertIn("input 0: float32[1, 1, 8, 8], drawn: -1 to 1, seed 0\n", text)
+        self.assertRegex(text, r"(?m)^interpreter +- +[\d.]+ [mu]?s +-")
+        for way in ("c", "jit"):
+            self.assertRegex(text, rf"(?m)^{way} +[\d.]+ m?s +[\d.]+ [mu]?s +[\d.]+ [mu]?s +[\d.]+ [mu]?s +7 +\d+ B +\d+ B$")
+        self.assertNotIn("drawn", self.ok("bench", DIGITS, self.input, "--only=jit", "-n", "2"))
+
+    def test_bench_json(self):
+        told = json.loads(self.ok("bench", DIGITS, "--json", "--only=jit", "-n", "11", "--seed=3"))
+        self.assertEqual((told["model"], told["inputs"], told["drawn"], told["seed"]), (str(DIGITS), ["float32[1, 1, 8, 8]"], True, 3))
+        jit = told["jit"]
+        self.assertEqual(jit["runs"], 11)
+        self.assertNotIn("c", told)
+        self.assertTrue(0 < jit["min_s"] <= jit["median_s"] and jit["compile_s"] > 0 and jit["weights_bytes"] > 1000)
+
+    def test_bench_draws_what_models_take(self):
+        model = self.dir / "open.fx"
+        model.write_text('''graph "open" imported
+symbol n in [3, 9]
+parameter t : f32[2, 4] = all 0.5
+
+%i : i64[n] = placeholder[i]
+%x : f32[2*n, 4] = placeholder[x]
+%h : f16[n] = placeholder[h]
+%b : bool[n] = placeholder[b]
+%t : f32[2, 4] = get_attr[t]
+%e : f32[n, 4] = call_function[aten.embedding.default](%t, %i)
+%s : f32[2*n, 4] = call_function[aten.exp.default](%x)
+%k : f16[n] = call_function[aten.neg.default](%h)
+%l : bool[n] = call_function[aten.logical_not.default](%b)
+output((%e, %s, %k, %l))
+''')
+        text = self.ok("bench", model, "--only=jit", "-n", "1")
+        for line in ("input 0: int64[3], drawn: 0 or 1, seed 0", "input 1: float32[6, 4], drawn: -1 to 1, seed 0", "input 2: float16[3]", "input 3: bool[3], drawn: 0 or 1"):
+            self.assertIn(line, text)
+        self.assertIn("input 1: float32[10, 4]", self.ok("bench", model, "--only=jit", "-n", "1", "--dim=n=5"))
+
+    def test_bench_usage(self):
+        self.fails("bench", says="expected a model")
+        self.fails("bench", DIGITS, "-n", "0", says="expected a number of runs")
+        self.fails("bench", DIGITS, "--only=", says="expected --only=WAYS")
+        self.fails("bench", DIGITS, self.input, self.input, "--only=jit", says="expected 1 inputs, or none to draw them, got 2")
+        self.fails("bench", self.dir / "none.pt2", says="none.pt2")
+
+    def test_cache(self):
+        env = {**os.environ, "FXCC_CACHE": str(self.dir / "kept")}
+        self.assertEqual(self.ok("cache", env=env), f"{self.dir}/kept: 0 compiled models, 0.0 MB\n")
+        self.outputs(env=env)
+        self.assertRegex(self.ok("cache", env=env), r"/kept: 1 compiled model, 0\.\d MB\n$")
+        self.outputs(env=env)
+        self.outputs("-O2", env=env)
+        self.outputs("--no-cache", "-O3", env=env)
+        self.assertIn(": 2 compiled models", self.ok("cache", env=env))
+        for path in (self.dir / "kept").iterdir(): # a damaged entry is compiled anew, in silence
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 1
+            path.write_bytes(data)
+        self.outputs(env=env)
+        self.assertIn(": 2 compiled models", self.ok("cache", "--clear", env=env))
+        self.assertEqual(list((self.dir / "kept").iterdir()), [])
+        self.assertIn(": 0 compiled models", self.ok("cache", self.dir / "kept"))
+        self.fails("cache", env={**os.environ, "FXCC_CACHE": ""}, says="there is no folder for compiled models")
+        self.outputs(env={**os.environ, "FXCC_CACHE": "/dev/null/x"})
+
+
+class Llvm(OneInput):
+    """Without libLLVM, with another, and that it is not loaded where it is not needed."""
+
+    def without(self, library, *says):
+        text = self.fails("run", DIGITS, self.input, "-o", self.dir / "y.npy", says="LLVM 16 to 19 is needed (Debian: apt install libllvm19;",
+                          env={**os.environ, "FXCC_LLVM": str(library)})
+        for word in says:
+            self.assertIn(word, text)
+        self.assertFalse((self.dir / "y.npy").exists())
+
+    def test_no_library(self):
+        self.without("/nonexistent", "/nonexistent: cannot open shared object file")
+        (self.dir / "file.so").write_text("no library\n" * 1000)
+        self.without(self.dir / "file.so", "file.so: ", "names a file that is no library to load")
+        libc = re.search(r"(/\S*libc\.so\.6)", subprocess.run(["ldd", FXCC], capture_output=True, text=True).stdout)
+        self.without(libc[1] if libc else "libc.so.6", "is no libLLVM")
+
+    def test_old_library(self):
+        old = [p for v in (11, 13, 14, 15) for p in pathlib.Path("/usr/lib").glob(f"*/libLLVM-{v}.so.1")]
+        if not old:
+            self.skipTest("no LLVM before 16 is here")
+        self.without(old[0], f"is LLVM {old[0].name.split('-')[1].split('.')[0]}: ")
+
+    def test_the_rest_works_without(self):
+        env = {**os.environ, "FXCC_LLVM": "/nonexistent"}
+        self.ok("run", "--interpret", DIGITS, self.input, "-o", self.dir / "y.npy", env=env)
+        self.ok("run", "--emit-c", DIGITS, self.input, "-o", self.dir / "y.npy", env=env)
+        done = fxcc("check", DIGITS, "--against", self.reference(), env=env)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn(b"warning: not compared with jit: FXCC_LLVM names a file", done.stderr)
+        self.assertNotRegex(done.stdout.decode(), r"(?m)  jit  ")
+        self.fails("check", DIGITS, "--against", self.reference(), "--only=jit", says="LLVM 16 to 19 is needed", env=env)
+
+    def test_it_is_loaded_when_needed(self):
+        """So `fxcc --help` and what needs no LLVM start in a few milliseconds."""
+        def opened(*argv):
+            env = {**os.environ, "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": str(self.dir / "debug")}
+            subprocess.run([FXCC, *map(str, argv)], env=env, capture_output=True, check=True)
+            return b"".join(path.read_bytes() for path in self.dir.glob("debug*"))
+        for argv in (("--help",), ("show", DIGITS), ("compile", DIGITS, "-o", self.dir / "out"), ("cache",),
+                     ("run", "--interpret", DIGITS, self.input, "-o", self.dir / "y.npy")):
+            self.assertNotIn(b"libLLVM", opened(*argv), argv)
+        self.assertIn(b"libLLVM", opened("run", DIGITS, self.input, "-o", self.dir / "y.npy"))
+
+
+class Watching(Case):
+    MODEL = '''graph "w" imported
+parameter p : f32[3] = [1, 2, 3]
+
+%x : f32[2, 3] = placeholder[x]
+%p : f32[3] = get_attr[p]
+%y : f32[2, 3] = call_function[aten.mul.Tensor](%x, %p)
+%z : f32[2, 3] = call_function[aten.add.Tensor](%y, 1)
+output((%z,))
+'''
+
+    def setUp(self):
+        super().setUp()
+        self.model, self.input = self.dir / "w.fx", self.dir / "x.npy"
+        self.model.write_text(self.MODEL)
+        self.input.write_bytes(npy((2, 3), [1, 2, 3, 4, 5, 6]))
+
+    def start(self, *options):
+        process = subprocess.Popen([FXCC, "watch", str(self.model), "--in", str(self.input), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        os.set_blocking(process.stdout.fileno(), False)
+        os.set_blocking(process.stderr.fileno(), False)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        return process
+
+    def until(self, stream, word):
+        """What comes until `word` does, and the rest of its line."""
+        text, end = "", time.monotonic() + 60
+        while word not in text or not text.endswith("\n"):
+            self.assertLess(time.monotonic(), end, f"waiting for {word!r}, got {text!r}")
+            text += (stream.read() or b"").decode()
+            time.sleep(0.02)
+        return text
+
+    def test_changes_are_told(self):
+        process = self.start("--count=6", "-o", str(self.dir / "y.npz"))
+        self.assertIn("  output 0: float32[2, 3]\n", self.until(process.stdout, "output 0"))
+        self.model.write_text(self.MODEL.replace("[1, 2, 3]", "[1, 2, 4]"))
+        text = self.until(process.stdout, "output 0")
+        self.assertIn("  parameters changed: p\n", text)
+        self.assertIn("max abs difference 6\n", text)
+        self.assertNotIn("nodes", text)
+        self.model.write_text(self.MODEL.replace("%y", "%product"))
+        text = self.until(process.stdout, "output 0")
+        for line in ("  nodes removed: %y\n", "  nodes added: %product\n", "  nodes changed: %z\n", "  parameters changed: p\n"):
+            self.assertIn(line, text)
+        self.model.write_text(self.MODEL[:120]) # half written
+        text = self.until(process.stderr, "waiting for a change of")
+        self.assertIn(f"error: {self.model}: ", text)
+        self.model.write_text(self.MODEL.replace("aten.mul.Tensor", "aten.nonesuch.Tensor"))
+        self.assertIn("nonesuch", self.until(process.stderr, "waiting for a change of"))
+        self.model.write_text(self.MODEL.replace("%z : f32[2, 3] = call_function[aten.add.Tensor](%y, 1)",
+                                                 "%z : f32[2] = call_function[aten.sum.dim_IntList](%y, [1])"))
+        text = self.until(process.stdout, "output 0")
+        self.assertIn("  output 0: float32[2], was float32[2, 3]\n", text)
+        self.assertEqual(process.wait(timeout=60), 0)
+        with zipfile.ZipFile(self.dir / "y.npz") as z:
+            self.assertEqual(read_npy(z.read("output0.npy")), (14.0, 32.0))
+
+    def test_inputs_are_watched_too(self):
+        process = self.start("--count=2")
+        self.until(process.stdout, "output 0")
+        self.input.write_bytes(npy((2, 3), [1, 2, 3, 4, 5, 16]))
+        text = self.until(process.stdout, "output 0")
+        self.assertIn("the graph and its parameters are as before", text)
+        self.assertIn("max abs difference 30\n", text)
+        self.assertEqual(process.wait(timeout=60), 0)
+
+    def test_a_file_that_goes_and_comes_back(self):
+        process = self.start("--count=3")
+        self.until(process.stdout, "output 0")
+        self.model.unlink()
+        self.until(process.stderr, "expected a file to read")
+        other = self.dir / "other"
+        other.write_text(self.MODEL)
+        other.rename(self.model)
+        self.assertIn("max abs difference 0\n", self.until(process.stdout, "output 0"))
+        self.assertEqual(process.wait(timeout=60), 0)
+
+    def test_interrupts_end_it(self):
+        for sent in (signal.SIGINT, signal.SIGTERM):
+            process = self.start()
+            self.until(process.stdout, "output 0")
+            process.send_signal(sent)
+            self.assertEqual(process.wait(timeout=60), 0)
+
+    def test_once(self):
+        text = self.ok("watch", self.model, "--once")
+        self.assertIn("input 0: float32[2, 3], drawn: -1 to 1, seed 0\n", text)
+        self.assertIn("loaded, compiled and run in", text)
+        done = fxcc("watch", self.dir / "none.fx", "--once")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"none.fx: expected a file to read", done.stderr)
+        self.assertNotIn(b"waiting", done.stderr)
+        self.fails("watch", says="expected a model")
+        self.fails("watch", self.model, "-o", "y.npy", says="named .npz")
+        self.fails("watch", self.model, "--count=0", says="expected a number of runs")
+        tmp = self.dir / "tmp"
+        tmp.mkdir()
+        self.ok("watch", DIGITS, "--once", env={**os.environ, "TMPDIR": str(tmp)})
         self.assertEqual(list(tmp.iterdir()), [])
 
 

@@ -116,7 +116,7 @@ def test_values(name, decomposed, tmp_path):
         files.append(tmp_path / f"in{i}.npy")
         numpy.save(files[-1], x.numpy())
     expected = [y.detach().numpy() for y in _pytree.tree_leaves(model(*args, **kwargs)) if isinstance(y, torch.Tensor)]
-    ok("run", path, *files, "-o", tmp_path / "out.npz")
+    ok("run", "--interpret", path, *files, "-o", tmp_path / "out.npz")
     with numpy.load(tmp_path / "out.npz") as out:
         got = [out[k] for k in out.files]
     assert len(got) == len(expected)

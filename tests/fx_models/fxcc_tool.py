@@ -33,6 +33,6 @@ def run(path, inputs, folder):
     for i, x in enumerate(inputs):
         files.append(folder / f"in{i}.npy")
         numpy.save(files[-1], x)
-    fxcc("run", path, *files, "-o", folder / "out.npz")
+    fxcc("run", "--interpret", path, *files, "-o", folder / "out.npz")
     with numpy.load(folder / "out.npz") as arrays:
         return [arrays[k] for k in arrays.files]

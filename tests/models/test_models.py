@@ -198,7 +198,7 @@ def interpreted(model, inputs, folder):
     for i, x in enumerate(inputs):
         paths.append(folder / f"x{i}.npy")
         numpy.save(paths[-1], x)
-    emitted.command([emitted.fxcc(), "run", model, *paths, "-o", folder / "y.npz"])
+    emitted.command([emitted.fxcc(), "run", "--interpret", model, *paths, "-o", folder / "y.npz"])
     with numpy.load(folder / "y.npz") as y:
         return [y[k] for k in y.files]
 

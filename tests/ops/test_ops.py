@@ -90,7 +90,7 @@ def run_model(fxcc, model, tensors, folder, expect=0):
     for i, t in enumerate(tensors):
         paths.append(folder / f"in{i}.npy")
         numpy.save(paths[-1], t.numpy())
-    done = subprocess.run([fxcc, "run", model, *paths, "-o", folder / "out.npz"], capture_output=True, text=True)
+    done = subprocess.run([fxcc, "run", "--interpret", model, *paths, "-o", folder / "out.npz"], capture_output=True, text=True)
     assert done.returncode == expect, done.stderr[-3000:]
     if expect:
         return done.stderr

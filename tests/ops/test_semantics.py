@@ -116,7 +116,7 @@ def test_case(fxcc, name, tmp_path):
     for i, x in enumerate(arrays):
         paths.append(tmp_path / f"x{i}.npy")
         numpy.save(paths[-1], x)
-    done = subprocess.run([fxcc, "run", tmp_path / "m.pt2", *paths, "-o", tmp_path / "y.npz"], capture_output=True, text=True)
+    done = subprocess.run([fxcc, "run", "--interpret", tmp_path / "m.pt2", *paths, "-o", tmp_path / "y.npz"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     with numpy.load(tmp_path / "y.npz") as y:
         for i, (k, w) in enumerate(zip(y.files, want, strict=True)):

@@ -310,7 +310,7 @@ def test_interpreter_and_emitted_code(pipeline, tmp_path):
     arrays = [t.numpy() for t in inputs()] + want
     numpy.savez(tmp_path / "io.npz", **{f"a{i:03}": a for i, a in enumerate(arrays)})
     numpy.savez(tmp_path / "in.npz", x=arrays[0], y=arrays[1])
-    fxcc("run", tmp_path / "out.fx", tmp_path / "in.npz", "-o", tmp_path / "got.npz")
+    fxcc("run", "--interpret", tmp_path / "out.fx", tmp_path / "in.npz", "-o", tmp_path / "got.npz")
     with numpy.load(tmp_path / "got.npz") as got:
         for name, w in zip(got.files, want, strict=True):
             numpy.testing.assert_allclose(got[name], w, rtol=1e-5, atol=1e-6)
@@ -358,7 +358,7 @@ class Net(nn.Module):
 
 def run_file(path, folder, x):
     numpy.save(folder / "x.npy", x.numpy())
-    fxcc("run", path, folder / "x.npy", "-o", folder / "y.npy")
+    fxcc("run", "--interpret", path, folder / "x.npy", "-o", folder / "y.npy")
     return torch.from_numpy(numpy.load(folder / "y.npy"))
 
 
@@ -422,7 +422,7 @@ def test_pairs_as_torch_makes_them(tmp_path):
     with torch.no_grad():
         want = [y.numpy() for y in net(x)]
     numpy.savez(tmp_path / "io.npz", x=x.numpy(), a=want[0], b=want[1])
-    fxcc("run", tmp_path / "out.fx", inputs, "-o", tmp_path / "got.npz")
+    fxcc("run", "--interpret", tmp_path / "out.fx", inputs, "-o", tmp_path / "got.npz")
     with numpy.load(tmp_path / "got.npz") as got:
         for name, w in zip(got.files, want, strict=True):
             numpy.testing.assert_allclose(got[name], w, rtol=1e-4, atol=1e-5)

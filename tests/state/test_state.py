@@ -78,7 +78,7 @@ def same(path, arrays):
 
 def test_interpreter(fxcc, model, tmp_path):
     case, path, arrays = model
-    command(fxcc, "run", path, tmp_path / "inputs.npz", "-o", tmp_path / "got.npz", f"--calls={CALLS}")
+    command(fxcc, "run", "--interpret", path, tmp_path / "inputs.npz", "-o", tmp_path / "got.npz", f"--calls={CALLS}")
     same(tmp_path / "got.npz", arrays[len(case.args):])
 
 
@@ -93,7 +93,7 @@ def test_written_models_keep_it(fxcc, model, tmp_path):
     case, path, arrays = model
     again = tmp_path / "again.fx"
     command(fxcc, "opt", path, "-p", "infer", "-o", again)
-    command(fxcc, "run", again, tmp_path / "inputs.npz", "-o", tmp_path / "got.npz", f"--calls={CALLS}")
+    command(fxcc, "run", "--interpret", again, tmp_path / "inputs.npz", "-o", tmp_path / "got.npz", f"--calls={CALLS}")
     same(tmp_path / "got.npz", arrays[len(case.args):])
     if path.suffix != ".pt2":
         return
