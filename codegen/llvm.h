@@ -20,6 +20,7 @@
 typedef struct fx_llvm {
     int version;                 /* 16 to 19 */
     const char *file;            /* the library's name */
+    const char *instcombine;     /* this pass as it is called in a list of passes, run once without a check that once was enough */
     void (*InitializeTargetInfo)(void), (*InitializeTarget)(void), (*InitializeTargetMC)(void), (*InitializeAsmPrinter)(void);
 #define LLVM(name) __typeof__(&LLVM##name) name;
 #include "codegen/llvm.def"

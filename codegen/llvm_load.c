@@ -89,6 +89,7 @@ static bool fits(void *lib, const char *file)
         snprintf(reason, sizeof reason, "%s, LLVM %d, lacks %s: " NEEDED, file, version, missing);
     else {
         loaded.version = version;
+        loaded.instcombine = version >= 18 ? "instcombine<no-verify-fixpoint>" : "instcombine";
         return true;
     }
     return false;
@@ -101,7 +102,7 @@ static void load(void)
     named = named && *named ? named : NULL;
     for (size_t i = 0; i < (named ? 1 : n); i++) {
         const char *file = named ? named : libraries[i];
-        void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+        void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
         if (!lib) {
             const char *why = dlerror();
             if (named)

@@ -4,6 +4,13 @@
 
 #include "codegen/llvm_emit.h"
 
+LLVMBuilderRef fx_ll_builder(fx_ll *e)
+{
+    LLVMBuilderRef b = e->L->CreateBuilderInContext(e->c);
+    FX_PUSH(e->arena, e->builders, e->n_builders, e->cap_builders) = b;
+    return b;
+}
+
 static void make_types(fx_ll *e)
 {
     const fx_llvm *L = e->L;
@@ -17,13 +24,21 @@ static void make_types(fx_ll *e)
     e->t_f32 = L->FloatTypeInContext(e->c);
     e->t_f64 = L->DoubleTypeInContext(e->c);
     e->t_ptr = L->PointerTypeInContext(e->c, 0);
+    static const char loop[] = "llvm.loop", independent[] = "llvm.mem.parallel_loop_access";
+    e->k_loop = L->GetMDKindIDInContext(e->c, loop, sizeof loop - 1);
+    e->k_independent = L->GetMDKindIDInContext(e->c, independent, sizeof independent - 1);
 }
 
 /* The pointer in place i of an array of pointers. */
 static LLVMValueRef pointer_at(fx_ll *e, LLVMValueRef array, size_t i)
 {
     LLVMValueRef at = fx_ll_i64(e, (int64_t)i);
-    return e->L->BuildLoad2(e->f->entry, e->t_ptr, e->L->BuildGEP2(e->f->entry, e->t_ptr, array, &at, 1, ""), "");
+    return e->L->BuildLoad2(e->b, e->t_ptr, e->L->BuildGEP2(e->b, e->t_ptr, array, &at, 1, ""), "");
+}
+
+static LLVMValueRef moved(fx_ll *e, LLVMValueRef block, LLVMValueRef by)
+{
+    return e->L->BuildGEP2(e->b, e->t_i8, block, &by, 1, "");
 }
 
 static LLVMValueRef larger(fx_ll *e, LLVMValueRef x, LLVMValueRef y)
@@ -54,33 +69,22 @@ static LLVMValueRef *place_slots(fx_ll *e)
     return at;
 }
 
-/* Where the run function finds each buffer, in its entry block. */
-static void find_bufs(fx_ll *e, LLVMValueRef run)
+/* Where the run function finds a buffer: told anew at each use, so that nothing has to be kept over the calls between. */
+static LLVMValueRef find_buf(fx_ll *e, const LLVMValueRef *slots, const fx_buf *b)
 {
-    const fx_llvm *L = e->L;
-    fx_program *p = e->p;
-    LLVMValueRef io = L->GetParam(run, 0), weights = L->GetParam(run, 1), arena = L->GetParam(run, 2), state = L->GetParam(run, 3), *slots = place_slots(e);
-    size_t n_weights = 0;
-    for (size_t i = 0; i < p->n_bufs; i++) {
-        const fx_buf *b = &p->bufs[i];
-        LLVMValueRef v = NULL;
-        if (b->kind == FX_BUF_INPUT || b->kind == FX_BUF_OUTPUT) {
-            v = pointer_at(e, io, (size_t)b->io + (b->kind == FX_BUF_OUTPUT ? p->n_inputs : 0));
-        } else if (b->kind == FX_BUF_WEIGHT) {
-            v = pointer_at(e, weights, n_weights++);
-        } else if (b->kind == FX_BUF_ARENA) {
-            LLVMValueRef at = b->slot >= 0 ? slots[b->slot] : fx_ll_i64(e, (int64_t)b->offset);
-            v = L->BuildGEP2(e->f->entry, e->t_i8, arena, &at, 1, "");
-        } else if (b->kind == FX_BUF_STATE) {
-            LLVMValueRef at = fx_ll_i64(e, (int64_t)b->offset);
-            v = L->BuildGEP2(e->f->entry, e->t_i8, state, &at, 1, "");
-        }
-        e->f->bufs[i] = v;
+    LLVMValueRef io = e->L->GetParam(e->f->fn, 0), weights = e->L->GetParam(e->f->fn, 1), arena = e->L->GetParam(e->f->fn, 2);
+    switch (b->kind) {
+    case FX_BUF_INPUT: return pointer_at(e, io, (size_t)b->io);
+    case FX_BUF_OUTPUT: return pointer_at(e, io, (size_t)b->io + e->p->n_inputs);
+    case FX_BUF_WEIGHT: return pointer_at(e, weights, (size_t)e->place[b->id]);
+    case FX_BUF_ARENA: return moved(e, arena, b->slot >= 0 ? slots[b->slot] : fx_ll_i64(e, (int64_t)b->offset));
+    case FX_BUF_STATE: return moved(e, e->L->GetParam(e->f->fn, 3), fx_ll_i64(e, (int64_t)b->offset));
+    default: return NULL;
     }
 }
 
 /* An output that no step writes under its own name: an input, weight or other output returned as it is. */
-static void copy_outputs(fx_ll *e)
+static void copy_outputs(fx_ll *e, const LLVMValueRef *slots)
 {
     fx_program *p = e->p;
     for (size_t i = 0; i < p->n_outputs; i++) {
@@ -88,7 +92,8 @@ static void copy_outputs(fx_ll *e)
         if ((b->kind == FX_BUF_OUTPUT && b->io == (int)i) || fx_dim_is(b->numel, 0))
             continue;
         LLVMValueRef to = pointer_at(e, e->L->GetParam(e->f->fn, 0), p->n_inputs + i);
-        e->L->BuildMemCpy(e->b, to, 1, e->f->bufs[b->id], 1, fx_ll_dim(e, fx_dim_scale(e->ctx, b->numel, (int64_t)fx_dtype_size(b->dtype))));
+        LLVMValueRef from = find_buf(e, slots, b);
+        e->L->BuildMemCpy(e->b, to, 1, from, 1, fx_ll_dim(e, fx_dim_scale(e->ctx, b->numel, (int64_t)fx_dtype_size(b->dtype))));
     }
 }
 
@@ -97,7 +102,7 @@ static void open_exported(fx_ll *e, fx_ll_fn *f, const char *name, LLVMTypeRef r
 {
     const fx_llvm *L = e->L;
     LLVMTypeRef types[5] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr};
-    *f = (fx_ll_fn){.fn = L->AddFunction(e->m, name, L->FunctionType(result, types, n, 0)), .entry = L->CreateBuilderInContext(e->c)};
+    *f = (fx_ll_fn){.fn = L->AddFunction(e->m, name, L->FunctionType(result, types, n, 0)), .entry = fx_ll_builder(e)};
     fx_ll_attribute(e, f->fn, -1, "nounwind");
     f->symbols = FX_NEW_ARRAY(e->arena, LLVMValueRef, e->p->n_symbols + 1);
     LLVMBasicBlockRef entry = L->AppendBasicBlockInContext(e->c, f->fn, "entry");
@@ -118,7 +123,6 @@ static void put_arena_size(fx_ll *e)
     LLVMValueRef *at = place_slots(e);
     e->L->PositionBuilderAtEnd(e->b, f.body);
     e->L->BuildRet(e->b, at[e->p->n_slots]);
-    e->L->DisposeBuilder(f.entry);
 }
 
 static fx_status put_run(fx_ll *e)
@@ -127,29 +131,29 @@ static fx_status put_run(fx_ll *e)
     fx_program *p = e->p;
     fx_ll_fn f;
     open_exported(e, &f, e->opt->name, e->t_i32, 5);
-    f.bufs = FX_NEW_ARRAY(e->arena, LLVMValueRef, p->n_bufs + 1);
-    LLVMValueRef run = f.fn;
+    LLVMValueRef run = f.fn, *slots = place_slots(e);
     LLVMBasicBlockRef done = L->AppendBasicBlockInContext(e->c, run, "done");
     fx_ll_debug_function(e, &f, NULL);
     f.status = L->BuildAlloca(f.entry, e->t_i32, "status");
     L->BuildStore(f.entry, L->ConstInt(e->t_i32, 0, 0), f.status);
-    find_bufs(e, run);
-    LLVMBuilderRef b = L->CreateBuilderInContext(e->c);
+    LLVMBuilderRef b = fx_ll_builder(e), steps = e->b;
     L->PositionBuilderAtEnd(b, f.body);
     for (size_t s = 0; s < p->n_steps; s++) {
         LLVMValueRef fn;
         int checks = e->checks;
         e->f = NULL;
+        e->b = steps;
         FX_TRY(fx_ll_step(e, &p->steps[s], &fn));
         e->f = &f;
+        e->b = b;
+        fx_ll_debug_here(e, b, &p->steps[s]);
         size_t n = 0;
         LLVMValueRef *args = FX_NEW_ARRAY(e->arena, LLVMValueRef, e->n_bufs + p->n_symbols + 2);
         for (size_t i = 0; i < e->n_bufs; i++)
-            args[n++] = f.bufs[e->bufs[i]];
+            args[n++] = find_buf(e, slots, &p->bufs[e->bufs[i]]);
         for (size_t i = 0; i < p->n_symbols; i++)
             args[n++] = f.symbols[i];
         args[n++] = f.status;
-        fx_ll_debug_here(e, b, &p->steps[s]);
         L->BuildCall2(b, L->GlobalGetValueType(fn), fn, args, (unsigned)n, "");
         if (e->checks != checks) { /* what a check found ends the run after its step */
             LLVMBasicBlockRef next = L->AppendBasicBlockInContext(e->c, run, "next");
@@ -158,16 +162,12 @@ static fx_status put_run(fx_ll *e)
             L->PositionBuilderAtEnd(b, next);
         }
     }
-    LLVMBuilderRef steps = e->b;
     fx_ll_debug_here(e, b, NULL);
-    e->b = b;
-    copy_outputs(e);
+    copy_outputs(e, slots);
     e->b = steps;
     L->BuildBr(b, done);
     L->PositionBuilderAtEnd(b, done);
     L->BuildRet(b, L->BuildLoad2(b, e->t_i32, f.status, ""));
-    L->DisposeBuilder(b);
-    L->DisposeBuilder(f.entry);
     e->f = NULL;
     return FX_OK;
 }
@@ -187,14 +187,21 @@ fx_status fx_emit_llvm(fx_program *p, const fx_llvm *L, const fx_llvm_options *o
 {
     fx_ll e = {.L = L, .opt = opt, .p = p, .ctx = p->ctx, .arena = p->arena, .c = c};
     e.m = L->ModuleCreateWithNameInContext(p->name ? p->name : "model", c);
-    e.b = L->CreateBuilderInContext(c);
+    e.b = fx_ll_builder(&e);
     e.seen = FX_NEW_ARRAY(e.arena, bool, p->n_bufs + 1);
+    e.place = FX_NEW_ARRAY(e.arena, int, p->n_bufs + 1);
+    e.number = FX_NEW_ARRAY(e.arena, int, p->n_bufs + 1);
     e.written = FX_NEW_ARRAY(e.arena, bool, p->n_bufs + 1);
+    int weights = 0;
+    for (size_t i = 0; i < p->n_bufs; i++)
+        if (p->bufs[i].kind == FX_BUF_WEIGHT)
+            e.place[i] = weights++;
     make_types(&e);
     fx_ll_debug_begin(&e);
     put_arena_size(&e);
     fx_status status = put_run(&e);
-    L->DisposeBuilder(e.b);
+    for (size_t i = 0; i < e.n_builders; i++)
+        L->DisposeBuilder(e.builders[i]);
     keep(&e);
     fx_ll_debug_end(&e);
     char *why = NULL;

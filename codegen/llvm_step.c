@@ -60,8 +60,7 @@ static void find_set(fx_ll *e, const fx_stmt *s)
     }
 }
 
-/* Whether no other buffer of the step shares bytes with this one, of which one is written. */
-static bool alone(const fx_ll *e, int buf)
+bool fx_ll_alone(const fx_ll *e, int buf)
 {
     const fx_buf *a = &e->p->bufs[buf];
     for (size_t i = 0; a->kind == FX_BUF_ARENA && i < e->n_bufs; i++) {
@@ -93,6 +92,11 @@ static fx_ll_fn *open_function(fx_ll *e, const char *name, LLVMTypeRef *more, un
     L->SetLinkage(f->fn, LLVMInternalLinkage);
     fx_ll_attribute(e, f->fn, -1, "nounwind");
     fx_ll_attribute(e, f->fn, -1, "noinline");
+    if (e->p->target.lanes > 1) { /* the widest vectors the program was made for, whatever this CPU's usual choice */
+        const char *bits = fx_arena_printf(e->arena, "%d", 32 * e->p->target.lanes);
+        static const char width[] = "prefer-vector-width";
+        L->AddAttributeAtIndex(f->fn, (LLVMAttributeIndex)-1, L->CreateStringAttribute(e->c, width, sizeof width - 1, bits, (unsigned)strlen(bits)));
+    }
     f->bufs = FX_NEW_ARRAY(e->arena, LLVMValueRef, e->p->n_bufs + 1);
     f->symbols = FX_NEW_ARRAY(e->arena, LLVMValueRef, e->p->n_symbols + 1);
     f->vars = FX_NEW_ARRAY(e->arena, LLVMValueRef, (size_t)e->n_vars + 1);
@@ -102,7 +106,7 @@ static fx_ll_fn *open_function(fx_ll *e, const char *name, LLVMTypeRef *more, un
         const fx_buf *b = &e->p->bufs[e->bufs[i]];
         f->bufs[b->id] = L->GetParam(f->fn, i);
         L->SetValueName2(f->bufs[b->id], b->name, strlen(b->name));
-        if (alone(e, b->id))
+        if (fx_ll_alone(e, b->id))
             fx_ll_attribute(e, f->fn, (int)i + 1, "noalias");
         if (!e->written[b->id])
             fx_ll_attribute(e, f->fn, (int)i + 1, "readonly");
@@ -114,7 +118,7 @@ static fx_ll_fn *open_function(fx_ll *e, const char *name, LLVMTypeRef *more, un
     f->status = L->GetParam(f->fn, n_bufs + n_symbols);
     LLVMBasicBlockRef entry = L->AppendBasicBlockInContext(e->c, f->fn, "entry");
     f->body = L->AppendBasicBlockInContext(e->c, f->fn, "body");
-    f->entry = L->CreateBuilderInContext(e->c);
+    f->entry = fx_ll_builder(e);
     L->PositionBuilderAtEnd(f->entry, entry);
     L->PositionBuilderBefore(f->entry, L->BuildBr(f->entry, f->body));
     e->f = f;
@@ -125,7 +129,6 @@ static fx_ll_fn *open_function(fx_ll *e, const char *name, LLVMTypeRef *more, un
 static void close_function(fx_ll *e)
 {
     e->L->BuildRetVoid(e->b);
-    e->L->DisposeBuilder(e->f->entry);
     e->f = e->f->outer;
 }
 
@@ -152,14 +155,43 @@ static void push_live(fx_ll *e, int kind, int number)
 }
 
 /* A node that refers to itself, as loops' names do: !{itself, !{what}}. */
-static void name_loop(fx_ll *e, LLVMValueRef branch, const char *what)
+static LLVMMetadataRef make_name(fx_ll *e, const char *what)
 {
     const fx_llvm *L = e->L;
     LLVMMetadataRef text = L->MDStringInContext2(e->c, what, strlen(what));
     LLVMMetadataRef part[2] = {L->TemporaryMDNode(e->c, NULL, 0), L->MDNodeInContext2(e->c, &text, 1)};
     LLVMMetadataRef temporary = part[0], node = L->MDNodeInContext2(e->c, part, 2);
     L->MetadataReplaceAllUsesWith(temporary, node);
-    L->SetMetadata(branch, L->GetMDKindIDInContext(e->c, "llvm.loop", 9), L->MetadataAsValue(e->c, node));
+    return node;
+}
+
+static const char no_unrolling[] = "llvm.loop.unroll.disable";
+
+/* The loop whose iterations are independent, innermost of those around the statement at hand. */
+static void find_independent(fx_ll *e)
+{
+    e->independent = NULL;
+    for (size_t i = e->n_blocks; i-- > 0 && !e->independent && !e->blocks[i].outlined;)
+        if (e->blocks[i].independent)
+            e->independent = e->L->MetadataAsValue(e->c, e->blocks[i].independent);
+}
+
+/* Whether statements are stores, scalars and guards alone, and loops where `loops` says that they may be. An array is one for each iteration around
+ * it, but here one for all of them. */
+static bool is_plain(const fx_stmt *s, bool loops)
+{
+    for (; s; s = s->next) {
+        bool scalar = s->kind == FX_ST_STORE || s->kind == FX_ST_LOCAL || s->kind == FX_ST_SET || s->kind == FX_ST_IF || s->kind == FX_ST_COMMENT;
+        if (!(scalar || (s->kind == FX_ST_LOOP && loops)) || !is_plain(s->body, loops))
+            return false;
+    }
+    return true;
+}
+
+/* Whether LLVM may be told that iterations are independent. */
+static bool is_independent(const fx_stmt *loop)
+{
+    return (loop->loop == FX_LOOP_VECTOR && is_plain(loop->body, true)) || (loop->loop == FX_LOOP_PARALLEL && is_plain(loop->body, false));
 }
 
 /* From here on statements stand in a loop over [from, to). */
@@ -179,6 +211,12 @@ static void open_loop(fx_ll *e, fx_ll_block *b, LLVMValueRef from, LLVMValueRef 
     b->phi = L->BuildPhi(e->b, e->t_i64, hint);
     L->AddIncoming(b->phi, &from, &before, 1);
     e->f->vars[b->loop->var] = b->phi;
+    for (fx_ll_block *outer = b; outer > e->blocks && !outer[-1].outlined;)
+        (--outer)->nest = true;
+    if (is_independent(b->loop)) {
+        b->independent = make_name(e, no_unrolling);
+        find_independent(e);
+    }
 }
 
 static void close_loop(fx_ll *e, fx_ll_block *b)
@@ -188,8 +226,14 @@ static void close_loop(fx_ll *e, fx_ll_block *b)
     LLVMValueRef next = L->BuildNSWAdd(e->b, b->phi, fx_ll_i64(e, 1), "");
     L->AddIncoming(b->phi, &next, &latch, 1);
     LLVMValueRef branch = L->BuildCondBr(e->b, L->BuildICmp(e->b, LLVMIntSLT, next, b->limit, ""), b->head, b->end);
+    /* What lowering unrolls is unrolled, and by LLVM's choice a short loop that has none inside, but for those that are to be vectors. */
+    LLVMMetadataRef name = b->independent;
     if (b->loop->loop == FX_LOOP_UNROLLED)
-        name_loop(e, branch, "llvm.loop.unroll.full");
+        name = make_name(e, "llvm.loop.unroll.full");
+    else if (!name && b->nest)
+        name = make_name(e, no_unrolling);
+    if (name)
+        L->SetMetadata(branch, e->k_loop, L->MetadataAsValue(e->c, name));
     L->PositionBuilderAtEnd(e->b, b->end);
 }
 
@@ -215,7 +259,7 @@ static LLVMValueRef make_shim(fx_ll *e, const char *name, LLVMValueRef fn, LLVMT
     LLVMValueRef shim = L->AddFunction(e->m, name, L->FunctionType(e->t_void, own, 3, 0));
     L->SetLinkage(shim, LLVMInternalLinkage);
     fx_ll_attribute(e, shim, -1, "nounwind");
-    LLVMBuilderRef b = L->CreateBuilderInContext(e->c);
+    LLVMBuilderRef b = fx_ll_builder(e);
     L->PositionBuilderAtEnd(b, L->AppendBasicBlockInContext(e->c, shim, "entry"));
     LLVMValueRef *args = FX_NEW_ARRAY(e->arena, LLVMValueRef, n + 2);
     for (unsigned i = 0; i < n; i++)
@@ -224,7 +268,6 @@ static LLVMValueRef make_shim(fx_ll *e, const char *name, LLVMValueRef fn, LLVMT
     args[n + 1] = L->GetParam(shim, 2);
     L->BuildCall2(b, type, fn, args, n + 2, "");
     L->BuildRetVoid(b);
-    L->DisposeBuilder(b);
     return shim;
 }
 
@@ -304,6 +347,7 @@ static fx_status loop_end(void *user, const fx_stmt *loop)
     fx_ll_block *b = &e->blocks[--e->n_blocks];
     if (b->phi)
         close_loop(e, b);
+    find_independent(e);
     e->n_live = b->n_live;
     if (e->n_blocks && e->blocks[e->n_blocks - 1].outlined) {
         b = &e->blocks[--e->n_blocks];
@@ -374,7 +418,7 @@ static fx_status store(void *user, const fx_stmt *s)
     fx_ll *e = user;
     LLVMValueRef v;
     FX_TRY(fx_ll_stored(e, e->p->bufs[s->buf].dtype, s->value, &v));
-    e->L->BuildStore(e->b, v, fx_ll_element(e, s->buf, fx_ll_affine(e, &s->index)));
+    fx_ll_access(e, e->L->BuildStore(e->b, v, fx_ll_element(e, s->buf, fx_ll_affine(e, &s->index))));
     return FX_OK;
 }
 
@@ -491,9 +535,15 @@ fx_status fx_ll_step(fx_ll *e, const fx_step *step, LLVMValueRef *fn)
     for (size_t i = 0; i < e->n_bufs; i++)
         e->seen[e->bufs[i]] = e->written[e->bufs[i]] = false;
     e->n_bufs = e->n_live = e->n_blocks = 0;
+    e->independent = NULL;
     e->n_vars = e->n_locals = 0;
     fx_map seen = {0};
     use_list(e, &seen, step->body);
+    fx_ll_same *same = e->debug ? NULL : fx_ll_find_same(e, step);
+    if (same && same->fn) {
+        *fn = same->fn;
+        return FX_OK;
+    }
     e->local_types = FX_NEW_ARRAY(e->arena, fx_dtype, (size_t)e->n_locals + 1);
     e->set = FX_NEW_ARRAY(e->arena, bool, (size_t)e->n_locals + 1);
     find_set(e, step->body);
@@ -501,6 +551,8 @@ fx_status fx_ll_step(fx_ll *e, const fx_step *step, LLVMValueRef *fn)
     e->L->PositionBuilderAtEnd(e->b, f->body);
     fx_ll_debug_here(e, e->b, NULL);
     *fn = f->fn;
+    if (same)
+        same->fn = f->fn;
     FX_TRY(fx_walk_step(step, fx_ll_debug_hooks(e, &hooks), e));
     close_function(e);
     return FX_OK;

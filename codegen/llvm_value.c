@@ -186,6 +186,18 @@ LLVMValueRef fx_ll_element(fx_ll *e, int buf, LLVMValueRef index)
     return e->L->BuildGEP2(e->b, fx_ll_type(e, e->p->bufs[buf].dtype), e->f->bufs[buf], &index, 1, "");
 }
 
+LLVMValueRef fx_ll_access(fx_ll *e, LLVMValueRef access)
+{
+    if (e->independent)
+        e->L->SetMetadata(access, e->k_independent, e->independent);
+    return access;
+}
+
+LLVMValueRef fx_ll_load(fx_ll *e, LLVMTypeRef type, int buf, const fx_affine *index)
+{
+    return fx_ll_access(e, e->L->BuildLoad2(e->b, type, fx_ll_element(e, buf, fx_ll_affine(e, index)), ""));
+}
+
 /* ---- float16 and bfloat16 --------------------------------------------------------------------------------------- */
 
 static LLVMValueRef from_half(fx_ll *e, fx_dtype d, LLVMValueRef bits)
@@ -530,7 +542,7 @@ static fx_status value(fx_ll *e, const fx_sexpr *x, int depth, LLVMValueRef *out
                                 : x->dtype == FX_BF16 ? fx_bf16_to_float(fx_float_to_bf16((float)x->imm)) : (float)x->imm);
         break;
     case FX_S_LOAD:
-        v = L->BuildLoad2(e->b, fx_ll_type(e, x->dtype), fx_ll_element(e, x->buf, fx_ll_affine(e, &x->index)), "");
+        v = fx_ll_load(e, fx_ll_type(e, x->dtype), x->buf, &x->index);
         if (is_half(x->dtype))
             v = from_half(e, x->dtype, v);
         break;
@@ -567,7 +579,7 @@ fx_status fx_ll_value(fx_ll *e, const fx_sexpr *x, LLVMValueRef *out)
 fx_status fx_ll_stored(fx_ll *e, fx_dtype dtype, const fx_sexpr *x, LLVMValueRef *out)
 {
     if (is_half(dtype) && x->op == FX_S_LOAD) { /* only moved: the bits stay */
-        *out = e->L->BuildLoad2(e->b, e->t_i16, fx_ll_element(e, x->buf, fx_ll_affine(e, &x->index)), "");
+        *out = fx_ll_load(e, e->t_i16, x->buf, &x->index);
         return FX_OK;
     }
     FX_TRY(fx_ll_value(e, x, out));

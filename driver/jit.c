@@ -270,7 +270,7 @@ void fx_function_memory(const fx_function *function, uint64_t *arena, uint64_t *
 
 bool fx_function_cached(const fx_function *f)
 {
-    return !fx_function_fault(f) && fx_code_cached(f->code);
+    return !fx_function_fault(f) && fx_code_took(f->code).cached;
 }
 
 fx_status fx_jit_cache(fx_context *ctx, const char *folder, bool clear, fx_jit_cache_info *info, char *path, size_t path_size)

@@ -42,10 +42,10 @@ uint64_t fx_code_arena_size(const fx_code *code, const int64_t *symbols)
     return 0;
 }
 
-bool fx_code_cached(const fx_code *code)
+fx_code_times fx_code_took(const fx_code *code)
 {
     (void)code;
-    return false;
+    return (fx_code_times){0};
 }
 
 void fx_code_free(fx_code *code)

@@ -2,6 +2,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "codegen/llvm.h"
@@ -18,7 +19,7 @@ struct fx_code {
     fx_llvm_size_fn *arena_size;
     fx_gdb_code *gdb;            /* NULL: debuggers were not told */
     int threads;
-    bool cached;
+    fx_code_times took;
 };
 
 #define RUN_NAME "fxjit_run"
@@ -33,7 +34,8 @@ typedef struct job {
     LLVMTargetMachineRef machine;
     LLVMMemoryBufferRef object;
     char *triple, *cpu, *features;
-    bool cached;                 /* the object was kept from before */
+    fx_code_times took;
+    double since;                /* when the phase at hand began */
     fx_code_form form;
     fx_text *text;
 } job;
@@ -44,6 +46,21 @@ static fx_status failed(job *j, const char *what, LLVMErrorRef error)
     fx_status status = fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "%s: %s", what, why);
     j->L->DisposeErrorMessage(why);
     return status;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+/* A phase ends, and the next begins. */
+static void lap(job *j, double *phase)
+{
+    const double t = now();
+    *phase += t - j->since;
+    j->since = t;
 }
 
 static fx_status make_machine(job *j)
@@ -66,17 +83,27 @@ static fx_status make_machine(job *j)
     return FX_OK;
 }
 
+/* LLVM's passes over the module. At level 1 what loops need that are printed as these are, and vectors, which LLVM's own first level does not make. */
+static const char *passes(const job *j)
+{
+    static const char *const by_level[] = {"default<O0>", NULL, "default<O2>", "default<O3>"};
+    const char *list = by_level[j->opt->level];
+    if (!list)
+        list = fx_arena_printf(j->p->arena, "function(sroa,early-cse,loop-simplify,lcssa,loop-mssa(licm),loop(loop-idiom,indvars,loop-unroll-full),"
+                                            "loop-vectorize,%s,early-cse,simplifycfg)", j->L->instcombine);
+    return list;
+}
+
 static fx_status optimise(job *j)
 {
     const fx_llvm *L = j->L;
-    static const char *const passes[] = {"default<O0>", "default<O1>", "default<O2>", "default<O3>"};
     fx_poll(j->p->ctx);
     LLVMTargetDataRef layout = L->CreateTargetDataLayout(j->machine);
     L->SetModuleDataLayout(j->m, layout);
     L->DisposeTargetData(layout);
     L->SetTarget(j->m, j->triple);
     LLVMPassBuilderOptionsRef options = L->CreatePassBuilderOptions();
-    LLVMErrorRef error = L->RunPasses(j->m, passes[j->opt->level], j->machine, options);
+    LLVMErrorRef error = L->RunPasses(j->m, passes(j), j->machine, options);
     L->DisposePassBuilderOptions(options);
     return error ? failed(j, "LLVM's passes", error) : FX_OK;
 }
@@ -85,14 +112,18 @@ static fx_status optimise(job *j)
 static fx_status make_module(job *j)
 {
     const char *why;
+    j->since = now();
     j->L = fx_llvm_load(&why);
     if (!j->L)
         return fx_fail(j->p->ctx, FX_ERR_UNSUPPORTED, NULL, "%s", why);
     FX_TRY(make_machine(j));
+    lap(j, &j->took.load);
     j->c = j->L->ContextCreate();
     fx_llvm_options o = {.name = j->text && j->opt->name ? j->opt->name : RUN_NAME, .serial = j->opt->threads == 1,
                          .half = strstr(j->features, "+f16c") != NULL, .listing = j->opt->listing};
-    return fx_emit_llvm(j->p, j->L, &o, j->c, &j->m);
+    FX_TRY(fx_emit_llvm(j->p, j->L, &o, j->c, &j->m));
+    lap(j, &j->took.emit);
+    return FX_OK;
 }
 
 /* ---- objects ---------------------------------------------------------------------------------------------------------- */
@@ -115,7 +146,7 @@ static fx_cache_key make_key(job *j)
     const fx_llvm *L = j->L;
     fx_text t;
     fx_text_init(&t, j->p->arena);
-    fx_printf(&t, "fxcc %s, %s, LLVM %d, level %d, %s, %s, %s\n", FXCC_VERSION, L->file, L->version, j->opt->level, j->triple, j->cpu, j->features);
+    fx_printf(&t, "fxcc %s, %s, LLVM %d, level %d, %s, %s, %s, %s\n", FXCC_VERSION, L->file, L->version, j->opt->level, passes(j), j->triple, j->cpu, j->features);
     LLVMMemoryBufferRef bits = L->WriteBitcodeToMemoryBuffer(j->m);
     fx_putn(&t, L->GetBufferStart(bits), L->GetBufferSize(bits));
     L->DisposeMemoryBuffer(bits);
@@ -135,15 +166,20 @@ static fx_status find_object(job *j)
         if (fx_cache_get(folder, &key, &object, &size)) {
             j->object = L->CreateMemoryBufferWithMemoryRangeCopy(object, size, "model");
             free(object);
-            j->cached = true;
+            j->took.cached = true;
+            lap(j, &j->took.cache);
             return FX_OK;
         }
+        lap(j, &j->took.cache);
     }
     FX_TRY(optimise(j));
+    lap(j, &j->took.passes);
     FX_TRY(make_object(j, LLVMObjectFile));
+    lap(j, &j->took.codegen);
     if (folder && !fx_cache_put(folder, &key, L->GetBufferStart(j->object), L->GetBufferSize(j->object), j->opt->cache_most))
         fx_remark(j->p->ctx, NULL, "the compiled model is not kept: %s cannot be written, or it takes more than the %llu bytes it may", folder,
                   (unsigned long long)j->opt->cache_most);
+    lap(j, &j->took.cache);
     return FX_OK;
 }
 
@@ -247,9 +283,11 @@ static fx_status compile(void *user)
     if (!a->code)
         fx_out_of_memory(a->j.p->ctx);
     a->code->L = a->j.L;
-    a->code->cached = a->j.cached;
     a->code->threads = a->j.opt->threads;
-    return link_object(&a->j, a->code);
+    FX_TRY(link_object(&a->j, a->code));
+    lap(&a->j, &a->j.took.link);
+    a->code->took = a->j.took;
+    return FX_OK;
 }
 
 fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **out)
@@ -276,9 +314,9 @@ uint64_t fx_code_arena_size(const fx_code *code, const int64_t *symbols)
     return (uint64_t)code->arena_size(symbols);
 }
 
-bool fx_code_cached(const fx_code *code)
+fx_code_times fx_code_took(const fx_code *code)
 {
-    return code->cached;
+    return code->took;
 }
 
 void fx_code_free(fx_code *code)

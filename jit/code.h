@@ -25,7 +25,15 @@ int32_t fx_code_run(const fx_code *code, void *const *io, const void *const *wei
                     const int64_t *symbols);
 /* Bytes of the arena a run with these values of the symbols needs. */
 uint64_t fx_code_arena_size(const fx_code *code, const int64_t *symbols);
-bool fx_code_cached(const fx_code *code); /* kept from an earlier compile */
+/* What making it took, in milliseconds. Of code kept from an earlier compile passes and codegen are 0. */
+typedef struct fx_code_times {
+    double load, emit;           /* libLLVM, once a process; the program in LLVM's form */
+    double passes, codegen;
+    double cache;                /* looking for a kept object, and keeping one */
+    double link;
+    bool cached;                 /* kept from an earlier compile */
+} fx_code_times;
+fx_code_times fx_code_took(const fx_code *code);
 void fx_code_free(fx_code *code);
 
 /* symbols.c: the functions that compiled code may call, by name; n: how many. */
