@@ -127,6 +127,21 @@ static fx_status run_job(compile_job *job, fx_status (*fn)(void *), fx_context *
     return status;
 }
 
+/* What only compiling needed: copies of the graph, weights before they were folded or packed. */
+static void drop_unused(fx_function *f)
+{
+    const fx_program *p = f->program;
+    size_t n = 0;
+    const void **used = malloc((p->n_bufs + 1) * sizeof *used);
+    fx_context_keep(f->own, p->arena);
+    for (size_t i = 0; used && i < p->n_bufs; i++)
+        if (p->bufs[i].data)
+            used[n++] = p->bufs[i].data;
+    if (used)
+        fx_context_keep_storages(f->own, n, used);
+    free(used);
+}
+
 static const fx_jit_options defaults = {0};
 
 fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_function **function)
@@ -146,7 +161,7 @@ fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_func
         fx_function_free(job.f);
         return status;
     }
-    fx_context_keep(job.f->own, job.f->program->arena);
+    drop_unused(job.f);
     *function = job.f;
     return FX_OK;
 }

@@ -69,6 +69,8 @@ uint64_t fx_context_serial(const fx_context *ctx);
 fx_context *fx_context_create_like(fx_context *ctx); /* NULL: out of memory */
 void fx_context_move(fx_context *from, uint64_t since, fx_context *to);
 void fx_context_keep(fx_context *ctx, const fx_arena *arena); /* frees its other arenas */
+/* Frees storages in which none of these addresses lies; sorts the addresses. */
+void fx_context_keep_storages(fx_context *ctx, size_t n, const void **used);
 
 /* A context with its own allocator: tests make it fail. alloc returns zeroed memory as calloc does, or NULL. */
 fx_context *fx_context_create_with(void *(*alloc)(void *user, size_t size), void (*dealloc)(void *user, void *p),

@@ -2,6 +2,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/context.h"
@@ -61,6 +62,31 @@ void fx_storage_free(fx_storage *st)
     if (st->next)
         st->next->prev = st->prev;
     ctx->dealloc(ctx->user, st);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t) * (const void *const *)a, y = (uintptr_t) * (const void *const *)b;
+    return (x > y) - (x < y);
+}
+
+void fx_context_keep_storages(fx_context *ctx, size_t n, const void **used)
+{
+    qsort(used, n, sizeof *used, by_address);
+    for (fx_storage *st = ctx->storages, *next; st; st = next) {
+        uintptr_t from = (uintptr_t)st->data;
+        size_t low = 0, high = n; /* the first address at or behind its start */
+        next = st->next;
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+            if ((uintptr_t)used[middle] < from)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low == n || (uintptr_t)used[low] - from > st->nbytes)
+            fx_storage_free(st);
+    }
 }
 
 fx_status fx_tensor_touch(fx_context *ctx, fx_tensor *t)
