@@ -150,7 +150,8 @@ def told(nodes):
     """"aten.foo.default (layer1.conv, 3 nodes)" for each operator."""
     by_target = {}
     for n in nodes:
-        by_target.setdefault(str(n.target), []).append(n)
+        if n.target is not operator.getitem:
+            by_target.setdefault(str(n.target), []).append(n)
     texts = []
     for target, same in by_target.items():
         module, line = next(((m, l) for m, l in map(place, same) if m or l), (None, None))

@@ -16,8 +16,10 @@ import threading
 import warnings
 
 import torch
-from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo import disable
 from torch._dynamo.backends.registry import list_backends, register_backend
+from torch._dynamo.utils import flatten_graph_inputs
+from torch._functorch.aot_autograd import aot_module_simplified
 
 from . import _core
 from ._core import UnsupportedError
@@ -173,9 +175,16 @@ def run_backend(defaults, gm, example_inputs, *, options=None, mode=None):
     o = dataclasses.replace(defaults, **(options or {}))
     if mode not in (None, "default"):
         warnings.warn(f"fxcc has no mode {mode!r}", stacklevel=2)
-    aot = aot_autograd(fw_compiler=compiler("forward", o), bw_compiler=compiler("backward", o), inference_compiler=compiler("inference", o),
-                       decompositions=decompositions())
-    return aot(gm, example_inputs)
+    if any(isinstance(x, (list, tuple, dict)) for x in example_inputs):
+        return flatten_graph_inputs(gm, example_inputs, functools.partial(run_backend, o))
+    backward = compiler("backward", o)
+
+    def compile_backward(gm, example_inputs):  # what autograd runs is not for dynamo to trace
+        return disable(backward(gm, example_inputs), reason="compiled by fxcc")
+    # what torch._dynamo.backends.common.aot_autograd does, without inductor, whose import alone takes longer than fxcc's compile
+    run = aot_module_simplified(gm, example_inputs, fw_compiler=compiler("forward", o), bw_compiler=disable(compile_backward, reason="fxcc compiles"),
+                                inference_compiler=compiler("inference", o), decompositions=decompositions())
+    return disable(run, reason="compiled by fxcc")
 
 
 def fxcc(gm, example_inputs, **kwargs):
