@@ -147,7 +147,8 @@ def place(node):
 class Builder:
     """A part of a graph of torch as a Graph. inputs and outputs are nodes of torch; constants: {node: tensor}, compiled in.
 
-    The function takes the inputs, then a tensor of n x 0 for each symbol of `carried`: those that no size of an input is.
+    The function takes the inputs, then a tensor of n x 0 for each symbol of `carried`: those that no size of an input is; an empty tensor when
+    that is none at all.
     in_orders, out_orders: the order of dims in memory of inputs and outputs that are not laid out row by row: the function has them so.
     """
 
@@ -175,6 +176,8 @@ class Builder:
             self.input(node, order)
         for s in self.carried:
             self.graph.placeholder(f"size_{s}", f"u8[{s}, 0]")
+        if not inputs and not self.carried:  # the kind of an input is that of the outputs
+            self.graph.placeholder("torch", "u8[0]")
         for node, order in zip(inputs, self.in_orders):
             if order:
                 self.created(node, self.permute(node, [order.index(d) for d in range(len(order))]))

@@ -59,9 +59,7 @@ def wrap(function, n_tensors, in_orders, out_orders, carries):
             args[i] = args[i].permute(order)
         for i in range(n_tensors, len(args)):
             args[i] = torch.empty((args[i], 0), dtype=torch.uint8)
-        results = function(*args)
-        if not args:  # without inputs the function does not know whose arrays to make
-            results = tuple(torch.from_numpy(r) for r in results)
+        results = function(*args or [torch.empty(0, dtype=torch.uint8)])
         if outs:
             results = list(results)
             for i, order in outs:

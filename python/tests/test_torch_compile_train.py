@@ -1,0 +1,178 @@
+"""torch.compile(backend="fxcc") in training: gradients and steps of optimizers.
+
+Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+"""
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: torch.compile needs it")
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
+
+import fxcc.dynamo  # noqa: E402
+from test_torch_compile import Transformer, fresh  # noqa: E402, F401
+
+
+class Residual(nn.Module):
+    """A small ResNet."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
+        self.body = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8))
+        self.down = nn.Conv2d(8, 16, 1, stride=2)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = self.down(F.relu(x + self.body(x)))
+        return self.head(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+class Separable(nn.Module):
+    """Inverted residuals, as MobileNet's."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU6(), nn.Conv2d(8, 8, 3, padding=1, groups=8),
+                                    nn.BatchNorm2d(8), nn.Hardswish(), nn.Conv2d(8, 16, 1), nn.BatchNorm2d(16))
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5))
+
+    def forward(self, x):
+        return self.head(self.layers(x))
+
+
+def perceptron():
+    return nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 5))
+
+
+def pictures():
+    return torch.randn(4, 3, 12, 12), torch.randint(0, 5, (4,))
+
+
+def words():
+    ids = torch.randint(0, 50, (3, 9))
+    return ids[:, :-1].contiguous(), ids[:, 1:].reshape(-1)
+
+
+CASES = {"mlp": (perceptron, lambda: (torch.randn(8, 6), torch.randint(0, 5, (8,)))), "residual": (Residual, pictures), "separable": (Separable, pictures),
+         "transformer": (Transformer, words), "by_hand": (lambda: Transformer(layers=1, by_hand=True), words)}
+
+
+def loss_of(model, batch):
+    x, y = batch
+    return F.cross_entropy(model(x).flatten(0, -2), y)
+
+
+def gradients(model, run, batch):
+    loss = loss_of(run, batch)
+    loss.backward()
+    return loss.detach(), [p.grad for p in model.parameters()]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients(case):
+    make, data = CASES[case]
+    model, batch = make(), data()
+    exact = copy.deepcopy(model).double()
+    eager = copy.deepcopy(model)
+    loss, got = gradients(model, torch.compile(model, backend="fxcc"), batch)
+    wanted_loss, wanted = gradients(exact, exact, tuple(t.double() if t.is_floating_point() else t for t in batch))
+    _, usual = gradients(eager, eager, batch)
+    assert abs(loss - wanted_loss) < 1e-4
+    for (name, _), g, w, u in zip(model.named_parameters(), got, wanted, usual):
+        size = w.abs().max() + 1e-6
+        allowed = max(1e-4, 4 * ((u - w).abs().max() / size).item())  # eager rounds, too
+        assert ((g - w).abs().max() / size).item() < allowed, name
+        assert g.stride() == u.stride(), name
+    for (name, b), u in zip(model.named_buffers(), eager.buffers()):
+        torch.testing.assert_close(b, u, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+@pytest.mark.parametrize("case", ["mlp", "residual", "separable", "transformer"])
+def test_twenty_steps(case, optimizer):
+    make, data = CASES[case]
+    model, batch = make(), data()
+    losses = []
+    for compiled in (False, True):
+        m = copy.deepcopy(model)
+        counter = CompileCounterWithBackend("fxcc")
+        run = torch.compile(m, backend=counter) if compiled else m
+        steps = getattr(torch.optim, optimizer)(m.parameters(), lr=0.1 if optimizer == "SGD" else 0.003)
+        seen = []
+        for _ in range(20):
+            steps.zero_grad()
+            loss = loss_of(run, batch)
+            loss.backward()
+            steps.step()
+            seen.append(loss.item())
+        losses.append(seen)
+        assert counter.frame_count == compiled  # once, not for each step
+    eager, fast = losses
+    assert fast[-1] < 0.9 * fast[0]
+    assert max(abs(a - b) for a, b in zip(eager, fast)) < 0.02 * eager[0]
+
+
+def test_sizes_left_open():
+    model = Transformer(layers=1)
+    eager = copy.deepcopy(model)
+    counter = CompileCounterWithBackend("fxcc")
+    compiled = torch.compile(model, backend=counter, dynamic=True)
+    compiled(torch.randint(0, 50, (2, 8)))
+    once = counter.frame_count
+    for shape in ((2, 8), (3, 5), (4, 12)):
+        ids, y = torch.randint(0, 50, shape), torch.randint(0, 50, (shape[0] * shape[1],))
+        _, got = gradients(model, compiled, (ids, y))
+        _, want = gradients(eager, eager, (ids, y))
+        for (name, _), g, w in zip(model.named_parameters(), got, want):
+            torch.testing.assert_close(g, w, rtol=1e-3, atol=1e-4, msg=name)
+        model.zero_grad()
+        eager.zero_grad()
+    assert counter.frame_count == once
+
+
+def test_dropout_is_repeatable():
+    model = nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.5), nn.Linear(64, 1))
+    compiled = torch.compile(model, backend="fxcc")
+    x = torch.randn(8, 4)
+
+    def run():
+        torch.manual_seed(3)
+        model.zero_grad()
+        first, second = compiled(x), compiled(x)
+        (first + second).sum().backward()
+        return first, second, model[0].weight.grad.clone()
+    a, b = run(), run()
+    assert all(torch.equal(s, t) for s, t in zip(a, b)) and not torch.equal(a[0], a[1])
+    model.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_without_training():
+    model = perceptron()
+    compiled = torch.compile(model, backend=fxcc.backend(training=False, fallback="error"))
+    x, y = torch.randn(3, 6), torch.randint(0, 5, (3,))
+    _, got = gradients(model, compiled, (x, y))
+    eager = copy.deepcopy(model)
+    eager.zero_grad()
+    for g, w in zip(got, gradients(eager, eager, (x, y))[1]):
+        torch.testing.assert_close(g, w)
+
+
+def test_gradients_of_inputs_and_views():
+    def f(x, w):
+        y = x @ w
+        return y.t(), y.sum(), x
+    grads = []
+    for run in (f, torch.compile(f, backend="fxcc")):
+        x, w = torch.arange(6.0).view(2, 3).requires_grad_(), torch.ones(3, 4, requires_grad=True)
+        a, b, c = run(x, w)
+        assert a.shape == (4, 2) and a.stride() == (1, 4)
+        (a.square().sum() + b + c.sum()).backward()
+        grads.append((x.grad, w.grad))
+    for g, w in zip(*grads):
+        torch.testing.assert_close(g, w)
