@@ -26,11 +26,11 @@ def is_random(node):
 
 
 class Step:
-    """nodes in order; inputs and outputs: nodes whose values come in and go out. get_attr nodes are no inputs: each step reads its own."""
+    """nodes in order; inputs: {node: the step that makes it}; outputs: nodes whose values go out. get_attr nodes are no inputs: each step reads its own."""
 
-    def __init__(self, compiled):
-        self.compiled = compiled
-        self.nodes, self.inputs, self.outputs = [], [], []
+    def __init__(self, at, compiled):
+        self.at, self.compiled = at, compiled
+        self.nodes, self.inputs, self.outputs = [], {}, []
 
 
 def is_size(node):
@@ -38,7 +38,7 @@ def is_size(node):
 
 
 def plan(graph, refused):
-    """The steps of a torch.fx graph in order; refused: nodes that torch must run."""
+    """The steps of a torch.fx graph in order, and {result: the step that makes it}; refused: nodes that torch must run."""
     nodes = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
     result = next(n for n in graph.nodes if n.op == "output")
     takes = {n for n in nodes if n not in refused and not is_size(n) and compilable(n)}
@@ -59,36 +59,34 @@ def plan(graph, refused):
             if is_random(n):
                 at = random = max(at, random)
             by_torch[n] = at = max(at, 1)
-            steps.setdefault(at, Step(False)).nodes.append(n)
+            steps.setdefault(at, Step(at, False)).nodes.append(n)
         if n in inside and n in takes:
             at = max([by_fxcc[m] if m in by_fxcc else by_torch.get(m, BEFORE) + 1 for m in operands(n) if not is_size(m)], default=0)
             by_fxcc[n] = at
-            steps.setdefault(at, Step(True)).nodes.append(n)
-    connect(steps, result, by_torch, by_fxcc)
-    return [steps[at] for at in sorted(steps)]
+            steps.setdefault(at, Step(at, True)).nodes.append(n)
+    results = connect(steps, result, by_torch, by_fxcc)
+    return [steps[at] for at in sorted(steps)], results
 
 
 def connect(steps, result, by_torch, by_fxcc):
     """What goes between steps. A value that both sides make is taken from one's own side, or from torch's."""
     wanted = {at: {} for at in steps}  # step -> nodes whose values it must give, in order
 
-    def want(m, own, at):
-        if own.get(m) == at:
-            return False
-        made = own.get(m, by_torch.get(m, by_fxcc.get(m)))
-        if made is not None:
-            wanted[made][m] = None
-        return m.op != "get_attr"
-    for at in sorted(steps):
-        step = steps[at]
-        inputs = {}
+    def made(m, own, at):
+        """The step that m comes from; None: the step `at` itself, or m is no value."""
+        by = own.get(m, by_torch.get(m, by_fxcc.get(m, BEFORE)))
+        if by == at or m.op == "get_attr":
+            return None
+        if by != BEFORE:
+            wanted[by][m] = None
+        return by
+    for at, step in steps.items():
         for n in step.nodes:
             for m in operands(n):
-                if (step.compiled and is_size(m)) or not want(m, by_fxcc if step.compiled else by_torch, at):
-                    continue
-                inputs[m] = None
-        step.inputs = list(inputs)
-    for m in operands(result):
-        want(m, by_torch, BEFORE)
+                by = None if step.compiled and is_size(m) else made(m, by_fxcc if step.compiled else by_torch, at)
+                if by is not None:
+                    step.inputs[m] = by
+    results = {m: made(m, by_torch, None) for m in operands(result)}
     for at, nodes in wanted.items():
         steps[at].outputs = list(nodes)
+    return results

@@ -9,7 +9,7 @@ import torch
 
 from ._core import Error
 from ._torch_graph import Builder, place, value
-from ._torch_plan import plan
+from ._torch_plan import BEFORE, plan
 
 
 class Refused(Exception):
@@ -91,7 +91,7 @@ class Program:
         """refused: {node: why}, which grows by what fxcc does not compile."""
         began = time.perf_counter()
         while True:
-            steps = plan(gm.graph, refused)
+            steps, results = plan(gm.graph, refused)
             try:
                 made = [compiled_step(gm, f"{name}_{i}", step, constants, options) if step.compiled else (torch_step(gm, step), step.inputs)
                         for i, step in enumerate(steps)]
@@ -99,20 +99,20 @@ class Program:
             except Refused as e:
                 more = [n for n in e.nodes if n not in refused] or [n for s in steps if s.compiled for n in s.nodes]
                 refused.update((n, str(e)) for n in more)
-        slots = {n: i for i, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
+        slots = {(n, BEFORE): i for i, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
         self.n_inputs = len(slots)
-        result = next(n for n in gm.graph.nodes if n.op == "output").args[0]
         self.steps = []
         for step, (call, inputs) in zip(steps, made):
-            takes = tuple(slots[n] for n in inputs)
+            takes = tuple(slots[n, step.inputs.get(n, BEFORE)] for n in inputs)
             for n in step.outputs:
-                slots[n] = len(slots)
+                slots[n, step.at] = len(slots)
             self.steps.append([call, takes, ()])
-        constant = {}
-        for n in result:
-            if isinstance(n, torch.fx.Node) and n.op == "get_attr":
-                constant[n] = attribute(gm, n.target)
-        self.result = [(slots[n], None) if n in slots else (None, constant.get(n, n)) for n in result]
+        self.result = []            # (slot, None) or (None, a value that is always the same)
+        for n in next(n for n in gm.graph.nodes if n.op == "output").args[0]:
+            if isinstance(n, torch.fx.Node) and n.op != "get_attr":
+                self.result.append((slots[n, results[n]], None))
+            else:
+                self.result.append((None, attribute(gm, n.target) if isinstance(n, torch.fx.Node) else n))
         self.compiled = sum(step.compiled for step in steps)
         self.seconds = time.perf_counter() - began
         self.free_early()
