@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import emitted
+import jitted
 import open_models
 import zoo
 from open_net import PAINT, SHIM, OpenNet
@@ -100,6 +101,32 @@ def test_other_sizes_are_refused(model, build):
             status, got, arena = net.run(dims, x, y, size)
             assert status != 0 and net.arena_size(dims) == 2**64 - 1, f"size {i} is {value}"
             assert (arena == PAINT).all() and all((a.view(numpy.uint8) == PAINT).all() for a in got), f"size {i} is {value}: written to"
+
+
+def twelve(sizes):
+    """Those, and others made of their numbers."""
+    mixed = [s for s in itertools.product(*map(sorted, map(set, zip(*sizes)))) if s not in sizes]
+    return (sizes + mixed[::max(1, len(mixed) // 12)])[:12]
+
+
+def test_jit(model):
+    """In memory: one compile serves all sizes, with the arena and to the bit the values of emitted C; other sizes are refused by name."""
+    net = model.net("gcc")
+    with jitted.Function(model.path) as f:
+        for k, sizes in enumerate(twelve(model.sizes)):
+            x, y = eager(model, 70 + k, sizes)
+            got = f.run(x)
+            assert_close(got, y, sizes)
+            dims, status = net.dims_of([a.shape for a in x])
+            size = net.arena_size(dims)
+            assert status == 0 and f.memory[0] == size
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(got, net.run(dims, x, y, size)[1], strict=True)), sizes
+        x, _ = eager(model, 3, model.example)
+        for shapes in model.refused:
+            if min(itertools.chain(*shapes), default=0) >= 0: # NumPy has no negative ones
+                with pytest.raises(jitted.Failed, match="size|dim|expected"):
+                    f.run([numpy.zeros(s, a.dtype) for s, a in zip(shapes, x, strict=True)])
+        assert_close(f.run(x), eager(model, 3, model.example)[1], model.example)
 
 
 def test_arena_is_near_the_largest_live_set(model):

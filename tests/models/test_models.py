@@ -5,6 +5,7 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
     python -m pytest tests/models            the subset that CI runs
     python -m pytest tests/models --full     every model of the zoo
 """
+import os
 import re
 import resource
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 import emitted
+import jitted
 import zoo
 import zoo_transformers
 
@@ -107,6 +109,37 @@ def test_linked_runtime_equals_standalone(model, tmp_path):
         assert_close(got, net.run(x, y))
 
 
+def same_bits(got, want):
+    return all(a.tobytes() == b.tobytes() for a, b in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_jit(model, level, tmp_path):
+    """In memory: emitted C's arena, and to the bit its values, though LLVM compiles the one and gcc the other; from the cache the same."""
+    net, outputs = model.net("gcc"), []
+    for cached in (False, True):
+        with jitted.Function(model.path, level, cache=tmp_path) as f:
+            assert f.cached == cached and f.memory == (net.arena_size, net.weights_size)
+            outputs.append([f.run(x) for x in model.inputs])
+    for x, y, got, again in zip(model.inputs, model.outputs, *outputs, strict=True):
+        assert_close(got, y)
+        assert same_bits(got, net.run(x, y))
+        assert same_bits(again, got)
+
+
+@pytest.mark.parametrize("name", ["simple_cnn", "mixed", "bert_small"])
+def test_oldest_llvm(name, tmp_path):
+    """By LLVM 16, the oldest that is taken: what the newest gives."""
+    if not os.environ.get("FXCC_LLVM_16"):
+        pytest.skip("libLLVM-16.so.1 is not installed (Debian: libllvm16), or fxcc was built without LLVM")
+    exported = zoo_transformers.export(name)
+    with jitted.Function(exported.path, 2) as f:
+        want = f.run(exported.inputs[0])
+    got = interpreted(exported.path, exported.inputs[0], tmp_path, "-O2", "--no-cache", env=os.environ | {"FXCC_LLVM": os.environ["FXCC_LLVM_16"]})
+    assert_close(got, exported.outputs[0])
+    assert same_bits(got, want)
+
+
 def test_emitting_is_deterministic(model, tmp_path):
     emitted.emit(model.path, tmp_path)
     for name in ("net.c", "net.h", "net.bin"):
@@ -192,13 +225,13 @@ def test_lists_agree(name):
     assert sorted(listed["quick"] + listed["full"]) == sorted(zoo.MODELS | zoo_transformers.MODELS)
 
 
-def interpreted(model, inputs, folder):
-    """The reference interpreter's outputs."""
+def interpreted(model, inputs, folder, *options, **kwargs):
+    """The outputs of `fxcc run`, by the reference interpreter unless options say otherwise."""
     paths = []
     for i, x in enumerate(inputs):
         paths.append(folder / f"x{i}.npy")
         numpy.save(paths[-1], x)
-    emitted.command([emitted.fxcc(), "run", "--interpret", model, *paths, "-o", folder / "y.npz"])
+    emitted.command([emitted.fxcc(), "run", model, *paths, "-o", folder / "y.npz", *(options or ["--interpret"])], **kwargs)
     with numpy.load(folder / "y.npz") as y:
         return [y[k] for k in y.files]
 

@@ -1,4 +1,4 @@
-"""Every row of ir/op.def against PyTorch: shape inference by the types in the saved file, values by `fxcc run`.
+"""Every row of ir/op.def against PyTorch: shape inference by the types in the saved file, values by `fxcc run`, interpreted and compiled.
 
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
@@ -85,12 +85,12 @@ def run_program(fxcc, program, tensors, folder, expect=0):
     return run_model(fxcc, folder / "m.pt2", tensors, folder, expect)
 
 
-def run_model(fxcc, model, tensors, folder, expect=0):
+def run_model(fxcc, model, tensors, folder, expect=0, way="--interpret"):
     paths = []
     for i, t in enumerate(tensors):
         paths.append(folder / f"in{i}.npy")
         numpy.save(paths[-1], t.numpy())
-    done = subprocess.run([fxcc, "run", "--interpret", model, *paths, "-o", folder / "out.npz"], capture_output=True, text=True)
+    done = subprocess.run([fxcc, "run", model, *paths, "-o", folder / "out.npz", way], capture_output=True, text=True)
     assert done.returncode == expect, done.stderr[-3000:]
     if expect:
         return done.stderr
@@ -168,7 +168,7 @@ def export(calls):
 
 @pytest.mark.parametrize("name", list(cases.GROUPS))
 def test_group(fxcc, name, tmp_path):
-    """Each call as it stands, and in core form."""
+    """Each call as it stands, in core form, and compiled in memory."""
     everything, wrong = all_cases(name), []
     for first in range(0, len(everything), PER_PROGRAM):
         calls = everything[first:first + PER_PROGRAM]
@@ -187,6 +187,8 @@ def test_group(fxcc, name, tmp_path):
         (tmp_path / "core.fx").write_text(done.stdout[done.stdout.index("graph "):])
         got = run_model(fxcc, tmp_path / "core.fx", model.tensors, tmp_path)
         wrong += [f"in core form: {w}" for w in compare(lowered, got, want)]
+        got = run_model(fxcc, tmp_path / "m.pt2", model.tensors, tmp_path, way="--no-cache")
+        wrong += [f"in memory: {w}" for w in compare(lowered, got, want)]
     assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:40])
 
 

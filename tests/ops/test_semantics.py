@@ -116,11 +116,12 @@ def test_case(fxcc, name, tmp_path):
     for i, x in enumerate(arrays):
         paths.append(tmp_path / f"x{i}.npy")
         numpy.save(paths[-1], x)
-    done = subprocess.run([fxcc, "run", "--interpret", tmp_path / "m.pt2", *paths, "-o", tmp_path / "y.npz"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    with numpy.load(tmp_path / "y.npz") as y:
-        for i, (k, w) in enumerate(zip(y.files, want, strict=True)):
-            equal(y[k], w, tolerance, f"interpreter, result {i}")
+    for way in ("--interpret", "--no-cache", "-O3"):
+        done = subprocess.run([fxcc, "run", tmp_path / "m.pt2", *paths, "-o", tmp_path / "y.npz", way], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        with numpy.load(tmp_path / "y.npz") as y:
+            for i, (k, w) in enumerate(zip(y.files, want, strict=True)):
+                equal(y[k], w, tolerance, f"{way}, result {i}")
     for options in ([], ["--disable=fuse,inplace"]):
         folder = tmp_path / f"c{len(options)}"
         sizes = emitted.emit(tmp_path / "m.pt2", folder, *options)

@@ -1,4 +1,5 @@
-"""Models that change their inputs and buffers, against eager PyTorch: three calls in a row on the same inputs, of the interpreter and of emitted C.
+"""Models that change their inputs and buffers, against eager PyTorch: three calls in a row on the same inputs, of the interpreter, of machine code
+in memory and of emitted C.
 
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 """
@@ -11,6 +12,7 @@ import numpy
 import pytest
 import torch
 
+import jitted
 from models import MODELS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -76,9 +78,11 @@ def same(path, arrays):
         numpy.testing.assert_allclose(a.astype(numpy.float64), b.astype(numpy.float64), rtol=1e-5 if b.dtype != numpy.float16 else 2e-3, atol=1e-5)
 
 
-def test_interpreter(fxcc, model, tmp_path):
+@pytest.mark.parametrize("way", ["--interpret", "-O1", "-O3"])
+def test_run(fxcc, model, way, tmp_path):
+    """By the interpreter; in memory."""
     case, path, arrays = model
-    command(fxcc, "run", "--interpret", path, tmp_path / "inputs.npz", "-o", tmp_path / "got.npz", f"--calls={CALLS}")
+    command(fxcc, "run", path, tmp_path / "inputs.npz", "-o", tmp_path / "got.npz", f"--calls={CALLS}", "--no-cache", way)
     same(tmp_path / "got.npz", arrays[len(case.args):])
 
 
@@ -93,7 +97,7 @@ def test_written_models_keep_it(fxcc, model, tmp_path):
     case, path, arrays = model
     again = tmp_path / "again.fx"
     command(fxcc, "opt", path, "-p", "infer", "-o", again)
-    command(fxcc, "run", "--interpret", again, tmp_path / "inputs.npz", "-o", tmp_path / "got.npz", f"--calls={CALLS}")
+    command(fxcc, "run", again, tmp_path / "inputs.npz", "-o", tmp_path / "got.npz", f"--calls={CALLS}", "--interpret")
     same(tmp_path / "got.npz", arrays[len(case.args):])
     if path.suffix != ".pt2":
         return
@@ -126,6 +130,21 @@ def test_check_program(fxcc, tmp_path, name, golden):
             flags += [f"FXRT_CFLAGS=-I{ROOT / 'include'}", f"FXRT_LIBS={os.environ.get('FXCC_LIBFXRT', ROOT / 'build/release/runtime/libfxrt.a')} -fopenmp"]
         text = command("make", "-C", folder, "check", *flags)
         assert f"call {CALLS if golden else 2}: " in text and "FAILED" not in text
+
+
+def test_functions_are_independent(tmp_path):
+    """Two functions of one model keep state of their own, which can be read, set and begun anew between calls."""
+    path, x = exported(MODELS["Counter"], tmp_path, "exported"), numpy.ones((3, 4), numpy.float32)
+    with jitted.Function(path) as one, jitted.Function(path) as two:
+        assert list(one.states()) == ["count", "total"] and one.states()["count"] == 0
+        one.run([x]), one.run([x]), two.run([x])
+        assert one.states()["count"] == 2 and two.states()["count"] == 1
+        assert (one.states()["total"] == 6).all() and (two.states()["total"] == 3).all()
+        one.states()["count"][...] = 8
+        assert (one.run([x])[0] == 1).all() and one.states()["count"] == 9
+        one.reset()
+        assert one.states()["count"] == 0 and (one.states()["total"] == 0).all() and two.states()["count"] == 1
+        assert (one.run([x])[0] == 3).all()
 
 
 def test_instances_are_independent(fxcc, tmp_path):
