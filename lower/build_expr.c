@@ -278,10 +278,21 @@ static const fx_sexpr *clamp_to(const expr *e, const fx_sexpr *a, const fx_sexpr
     return fx_s_op(e->b->p, FX_S_clamp, e->dtype, a, lo, hi);
 }
 
+/* A bound that is no number makes all results that: what no comparison shows. */
+static bool bound_is_nan(const fx_node *n)
+{
+    for (int i = 1; i <= 2; i++)
+        if (!fx_node_is_none(n, i) && isnan(fx_node_float(n, i)))
+            return true;
+    return false;
+}
+
 static const fx_sexpr *clamped(const expr *e)
 {
     const fx_sexpr *a = arg(e, 0);
     bool lo = !fx_node_is_none(e->n, 1), hi = !fx_node_is_none(e->n, 2);
+    if (is_float(e) && bound_is_nan(e->n))
+        return lit(e, NAN);
     if (lo && hi)
         return clamp_to(e, a, arg(e, 1), arg(e, 2));
     /* not max or min: a zero that equals the bound keeps its sign */
@@ -349,7 +360,7 @@ static const fx_sexpr *make(const expr *e)
     case FX_OP_mish: return activation(e, FX_S_mish, -1, -1);
     case FX_OP_gelu:
         return activation(e, strcmp(fx_node_arg(n, 1)->s, "tanh") == 0 ? FX_S_gelu_tanh : FX_S_gelu, -1, -1);
-    case FX_OP_hardtanh: return clamp_to(e, arg(e, 0), arg(e, 1), arg(e, 2));
+    case FX_OP_hardtanh:
     case FX_OP_clamp: return clamped(e);
     case FX_OP_leaky_relu: return activation(e, FX_S_leaky_relu, 1, -1);
     case FX_OP_elu: return elu(e);

@@ -18,12 +18,12 @@ bool fx_build_act(const fx_node *n, int *act, float *a, float *b)
         *act = FXRT_ACT_CLAMP;
         *a = (float)fx_node_float(n, 1);
         *b = (float)fx_node_float(n, 2);
-        return true;
+        return !isnan(*a) && !isnan(*b);
     case FX_OP_clamp:
         *act = FXRT_ACT_CLAMP;
         *a = fx_node_is_none(n, 1) ? -INFINITY : (float)fx_node_float(n, 1);
         *b = fx_node_is_none(n, 2) ? INFINITY : (float)fx_node_float(n, 2);
-        return true;
+        return !isnan(*a) && !isnan(*b);
     case FX_OP_leaky_relu:
         *act = FXRT_ACT_LEAKY_RELU;
         *a = (float)fx_node_float(n, 1);

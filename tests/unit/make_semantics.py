@@ -121,6 +121,8 @@ CASES = [
     ("the mean in half precision is of what is given", lambda x: (x.mean(1, dtype=bf16), x.mean(dtype=f16)),
      [t([[-2.6142, 1.2913, 0.4075, 2.5389, -1.6768]])]),
     ("a threshold is not rounded", lambda x, h: (F.threshold(x, 259.0, -1.0), F.threshold(h, 1e6, -1.0)), [t([260.0, 258.0, inf], bf16), t([inf, 65504.0], f16)]),
+    ("limits that are no numbers", lambda x: (x.clamp(nan, 1.0), x.clamp(0.0, nan), x.clamp(min=nan), F.hardtanh(torch.relu(x), -1.0, nan)),
+     [t([0.5, 7.0, nan])]),
     ("limits that are turned round", lambda x: (F.hardtanh(x, -1.0, 1.0).clamp(6.0, 2.0).clamp_min(3.0), torch.relu(x.clamp(5.0, -1.0))), [t([0.5, 7.0, -3.0])]),
     ("the magnitude of the least integer", lambda x: torch.relu(torch.abs(x)), [t([-128, 5, -7], i8)]),
     ("gelu of the greatest numbers", lambda x: F.gelu(x, approximate="tanh"), [t([1.7976931348623157e308, -1e308, 0.0], f64)]),
