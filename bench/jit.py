@@ -7,7 +7,8 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
     bench/jit --models resnet50 --json out.json
 
 What is measured from the beginning is measured in a process of its own, which has loaded nothing of fxcc, LLVM or the peer's yet, several times,
-in turns; Python's start and imports (torch, onnxruntime) are not counted, for nobody. Files are in memory. The figure is the median.
+in turns; Python's start and imports (torch, onnxruntime) are not counted, for nobody. Files are in memory. The figure is the least; of run
+times, which are taken in turns, the median.
 """
 import argparse
 import importlib.util
@@ -187,7 +188,7 @@ def probe(args, name, *arguments, threads=THREADS):
 
 
 def turns(args, asked):
-    """The medians of what probes say, some rounds of all in turns; a peer that fails is left out, and why is told."""
+    """The least of what probes say, some rounds of all in turns; a peer that fails is left out, and why is told."""
     said, why = {key: [] for key in asked}, {}
     for _ in range(args.rounds):
         for key, (name, *arguments) in asked.items():
@@ -201,8 +202,8 @@ def turns(args, asked):
             if answer.get("difference", 0) > worker.TOLERANCE:
                 raise SystemExit(f"{key}: outputs differ from PyTorch's by {answer['difference']:.2g}")
             said[key].append(answer)
-    medians = {key: {k: statistics.median(a[k] for a in answers) for k in answers[0]} for key, answers in said.items() if answers}
-    return medians, why
+    least = {key: {k: min(a[k] for a in answers) for k in answers[0]} for key, answers in said.items() if answers}
+    return least, why
 
 
 class Table:
@@ -256,7 +257,7 @@ def parts(args, table, model):
     for level, bound in ((1, 60), (2, 300)):
         runs = [json.loads(subprocess.run([args.build / "bin" / "bench_jit", worker.file(model, ".pt2"), str(level)], check=True, capture_output=True,
                                           text=True).stdout) for _ in range(args.rounds)]
-        t = {k: statistics.median(r[k] for r in runs) for k in runs[0]}
+        t = {k: min(r[k] for r in runs) for k in runs[0]}
         said = ", ".join(f"{k} {v:.0f}" for k, v in t.items() if k not in ("jit", "passes", "codegen"))
         table.add(f"{model}: LLVM's passes and code generation at -O{level}", t["passes"] + t["codegen"], "ms", bound, said)
 
