@@ -271,7 +271,7 @@ static int check(const char *command, fx_context *ctx, arguments *a)
     int rc = 1;
 
     if (fx_load_model(ctx, a->model, &graph) != FX_OK || fx_graph_legalize(graph, &graph) != FX_OK ||
-        read_tensors(ctx, 1, &file, &n_tensors, &tensors) != FX_OK)
+        fx_graph_add_philox_state(graph, false, &graph) != FX_OK || read_tensors(ctx, 1, &file, &n_tensors, &tensors) != FX_OK)
         return 1;
     if (read_reference(command, graph, a, n_tensors, &r))
         goto done;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "fxcc/pass.h"
 
 typedef struct arguments {
     const char *model, *output;
@@ -99,7 +100,8 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
     size_t n_inputs, n_outputs = 0;
     int rc = 1;
 
-    if (fx_load_model(ctx, a->model, &graph) != FX_OK || read_tensors(ctx, a->n_files, a->files, &n_inputs, &inputs) != FX_OK)
+    if (fx_load_model(ctx, a->model, &graph) != FX_OK || fx_graph_add_philox_state(graph, false, &graph) != FX_OK ||
+        read_tensors(ctx, a->n_files, a->files, &n_inputs, &inputs) != FX_OK)
         return 1;
     if (n_inputs != fx_graph_input_count(graph))
         complain(command, "%s: expected %zu inputs, got %zu", a->model, fx_graph_input_count(graph), n_inputs);

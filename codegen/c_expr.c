@@ -316,6 +316,8 @@ static fx_status scan_value(fx_emit *e, fx_map *seen, const fx_sexpr *x, int dep
                            scalars[x->op - FIRST_SCALAR].name, fx_dtype_name(works_in(x)));
         if (strstr(s, "$i"))
             e->texts[FX_TEXT_INT] = true;
+        else if (strstr(s, "fxrt_philox("))
+            e->texts[FX_TEXT_PHILOX] = true;
         else if (strstr(s, "_f64("))
             e->texts[FX_TEXT_MATH64] = true;
         else if (strstr(s, "fxrt_"))

@@ -17,7 +17,7 @@ enum { FX_WEIGHTS_HEADER = 64, FX_WEIGHTS_ALIGN = 64, FX_WEIGHTS_VERSION = 1 };
 #define FX_WEIGHTS_MAGIC "FXCCWTS"
 
 /* Files of runtime/ with functions for scalar expressions. */
-#define FX_SCALAR_TEXTS(X) X(MATH, math) X(MATH64, math64) X(HALF, half) X(INT, int)
+#define FX_SCALAR_TEXTS(X) X(MATH, math) X(MATH64, math64) X(HALF, half) X(INT, int) X(PHILOX, philox)
 enum {
 #define FX_X(id, name) FX_TEXT_##id,
     FX_SCALAR_TEXTS(FX_X)

@@ -4,6 +4,7 @@
 
 #include "driver/driver.h"
 #include "fxcc/inspect.h"
+#include "fxcc/pass.h"
 #include "ir/ops.h"
 
 /* ---- what changes ----------------------------------------------------------------------------------------------- */
@@ -66,7 +67,9 @@ static fx_status run_calls(void *arg)
     const fx_written *changes;
     size_t n_changes, n_out = fx_graph_output_count(job->graph), n;
     FX_TRY(fx_graph_written(job->graph, &n_changes, &changes));
-    fx_graph *g = fx_graph_copy(job->graph);
+    fx_graph *g = job->graph;
+    FX_TRY(fx_graph_add_philox_state(g, false, &g));
+    g = g == job->graph ? fx_graph_copy(g) : g;
     fx_tensor *in = FX_NEW_ARRAY(arena, fx_tensor, job->n_in + 1), *made;
     for (size_t i = 0; i < job->n_in; i++) {
         in[i] = job->in[i];

@@ -145,10 +145,10 @@ typedef struct call {
     bool training;
 } call;
 
-/* dropout and batch_norm that a training run would make. */
+/* batch_norm that a training run would make. */
 static bool says_training(const char *target, const char *name, const fx_arg *a)
 {
-    return (strstr(target, "dropout") || strstr(target, "batch_norm")) && (!strcmp(name, "train") || !strcmp(name, "training")) &&
+    return strstr(target, "batch_norm") && (!strcmp(name, "train") || !strcmp(name, "training")) &&
            a->kind == FX_ARG_BOOL && a->b;
 }
 

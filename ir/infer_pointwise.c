@@ -52,11 +52,12 @@ fx_status infer_same(fx_infer *c)
     return fx_infer_set(c, dtype, x->rank, x->dims);
 }
 
-/* Dropout in evaluation mode is the identity. */
+/* Dropout, in evaluation mode the identity. */
 fx_status infer_dropout(fx_infer *c)
 {
-    if (fx_node_bool(c->node, 2) && fx_node_float(c->node, 1) != 0)
-        return fx_infer_refuse(c, "exported in training mode; call model.eval() before torch.export");
+    double p = fx_node_float(c->node, 1);
+    if (!(p >= 0 && p <= 1))
+        return fx_infer_fail(c, "argument 'p': expected a probability, got %g", p);
     return infer_same(c);
 }
 

@@ -811,10 +811,18 @@ fx_status eval_copy(fx_eval *c)
 {
     const fx_tensor *x = fx_eval_input(c, 0);
     fx_opid id = c->node->op->id;
-    if (id == FX_OP_dropout || id == FX_OP_feature_dropout || (id == FX_OP_contiguous && fx_tensor_is_contiguous(x)))
+    if (id == FX_OP_contiguous && fx_tensor_is_contiguous(x))
         return alias(c, x);
     fx_tensor_assign(fx_eval_out(c, 0), x);
     return FX_OK;
+}
+
+/* In evaluation mode, or where nothing is dropped, the tensor itself; else it needs random numbers. */
+fx_status eval_dropout(fx_eval *c)
+{
+    if (fx_node_bool(c->node, 2) && fx_node_float(c->node, 1) != 0)
+        return eval_random(c);
+    return alias(c, fx_eval_input(c, 0));
 }
 
 fx_status eval_cast(fx_eval *c)

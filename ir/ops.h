@@ -162,6 +162,12 @@ int64_t fx_float_to_int(double v, fx_dtype dtype);                   /* as torch
 /* Copies src, broadcast, into dst; dtypes are converted as tensor.to does. Overlap is not allowed. */
 void fx_tensor_assign(const fx_tensor *dst, const fx_tensor *src);
 
+/* interp_random.c: Philox 4x32-10. A block; then the number at a position: stream * FX_PHILOX_ELEMENTS + element. */
+#define FX_PHILOX_ELEMENTS (INT64_C(1) << 34)
+enum { FX_PHILOX_STREAMS = 1 << 28 };
+void fx_philox_block(uint32_t counter[4], uint64_t key);
+uint32_t fx_philox(uint64_t position, uint64_t seed, uint64_t call);
+
 /* interp_gemm.c: r[o * rs + p] = sum over i, j of w[o * wo + i * wi + j * wj] * x(i * n_j + j, p), in double. w is of kind f32 or
  * f64. x lies in panels of FX_PANEL columns p: x[(p / FX_PANEL * n_i * n_j + k) * FX_PANEL + p % FX_PANEL], missing columns zero.
  * buffer: room for FX_PANEL * n_i * n_j. Rows of r have room for n_p rounded up to FX_PANEL. */

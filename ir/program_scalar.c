@@ -218,6 +218,7 @@ static int64_t int_op(fx_sop op, int64_t a, int64_t b, int64_t c)
     case FX_S_xor: return a ^ b;
     case FX_S_not: return ~a;
     case FX_S_shl: return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b);
+    case FX_S_philox: return (int64_t)fx_philox((uint64_t)a, (uint64_t)b, (uint64_t)c);
     case FX_S_shr: return b < 0 || b > 63 ? (a < 0 ? -1 : 0) : a >> b;
     default: return 0;
     }

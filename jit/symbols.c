@@ -11,6 +11,7 @@
 #include "runtime/math64.h"
 #include "runtime/half.h"
 #include "runtime/int.h"
+#include "runtime/philox.h"
 #include "runtime/scalars.def"
 
 #include "codegen/llvm.h"
@@ -99,7 +100,7 @@ static const fx_code_symbol symbols[] = {
     {FX_LLVM_PARALLEL, (void *)(uintptr_t)parallel},
     OWN(fxrt_floor_div_f64) OWN(fxrt_remainder_f64) OWN(fxrt_elu_f64) OWN(fxrt_sigmoid_f64) OWN(fxrt_silu_f64) OWN(fxrt_hardswish_f64)
     OWN(fxrt_hardsigmoid_f64) OWN(fxrt_gelu_f64) OWN(fxrt_gelu_tanh_f64) OWN(fxrt_softplus_f64) OWN(fxrt_mish_f64)
-    OWN(fxrt_pow_i32) OWN(fxrt_pow_i64) OWN(fxrt_from_f16) OWN(fxrt_to_f16)
+    OWN(fxrt_pow_i32) OWN(fxrt_pow_i64) OWN(fxrt_from_f16) OWN(fxrt_to_f16) OWN(fxrt_philox)
 };
 
 const fx_code_symbol *fx_code_symbols(size_t *n)

@@ -223,6 +223,8 @@ fx_status fx_build_pad(fx_build *b, fx_node *n);
 
 /* ---- build_index.c: places that are data, arange ----------------------------------------------------- */
 fx_status fx_build_gather(fx_build *b, fx_node *n);
+/* build_random.c: numbers of Philox. */
+fx_status fx_build_philox(fx_build *b, fx_node *n);
 
 /* ---- build_rows.c, build_rows_emit.c: reductions and norms with what is around them ------------------- */
 void fx_build_row_groups(fx_build *b, const uint32_t *position);

@@ -401,6 +401,8 @@ fx_status fx_build_gather(fx_build *b, fx_node *n)
         return build_index_put(b, n);
     case FX_OP_arange_start_step:
         return build_arange(b, n);
+    case FX_OP_philox:
+        return fx_build_philox(b, n);
     default:
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s cannot be compiled to loops or kernels yet", n->op->name);
     }

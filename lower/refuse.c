@@ -41,19 +41,15 @@ static fx_status report(const findings *f)
     return f->n ? FX_ERR_UNSUPPORTED : FX_OK;
 }
 
-/* Ops that exist in training only, or draw random numbers: better named as such than as unknown. */
+/* Ops that exist in training only, or random ones that are not compiled: better named as such than as unknown. */
 static const char *known_trouble(const char *target)
 {
     static const struct { const char *part, *why; } list[] = {
-        { "aten.native_dropout", "dropout in training mode: call model.eval() before torch.export" },
         { "aten._native_batch_norm_legit.", "batch norm in training mode: call model.eval() before torch.export" },
         { "aten._native_batch_norm_legit_functional", "batch norm in training mode: call model.eval() before torch.export" },
         { "aten.native_batch_norm", "batch norm in training mode: call model.eval() before torch.export" },
-        { "aten.rand", "draws random numbers, results could not be repeated" },
-        { "aten.bernoulli", "draws random numbers, results could not be repeated" },
-        { "aten.normal", "draws random numbers, results could not be repeated" },
-        { "aten.uniform", "draws random numbers, results could not be repeated" },
-        { "aten.multinomial", "draws random numbers, results could not be repeated" },
+        { "aten.multinomial", "this random operator cannot be compiled" },
+        { "aten.randperm", "this random operator cannot be compiled" },
     };
     if (!strncmp(target, "torch.ops.", 10))
         target += 10;
@@ -74,14 +70,9 @@ static void look_at_call(findings *f, const fx_node *n)
         find(f, n, fx_arena_printf(f->scratch, "op %s is not supported", n->target));
         return;
     }
-    if (n->op->flags & FX_OP_RANDOM)
-        find(f, n, fx_arena_printf(f->scratch, "%s: draws random numbers, results could not be repeated", n->target));
+    if (n->op->flags & FX_OP_RANDOM && !fx_is_random(n))
+        find(f, n, fx_arena_printf(f->scratch, "%s: this random operator cannot be compiled", n->target));
     switch (n->op->id) {
-    case FX_OP_dropout:
-    case FX_OP_feature_dropout:
-        if (fx_node_bool(n, 2) && fx_node_float(n, 1) != 0)
-            find(f, n, fx_arena_printf(f->scratch, "%s: in training mode: call model.eval() before torch.export", n->target));
-        break;
     case FX_OP_batch_norm:
         if (fx_node_bool(n, 5))
             find(f, n, fx_arena_printf(f->scratch, "%s: in training mode: call model.eval() before torch.export", n->target));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lower/lower.h"
+#include "passes/rewrite.h"
 
 #define NOTE_BUFFER "fxcc.state"
 #define NOTE_WRITES "fxcc.writes"
@@ -80,6 +81,13 @@ static fx_status replace_buffers(fx_lower *l, const fx_map *lifted)
         FX_TRY(fx_node_erase(n));
     }
     return FX_OK;
+}
+
+/* What is random has a state: made before what is written is looked for. */
+fx_status fx_pass_random(fx_lower *l)
+{
+    size_t count;
+    return fx_random_to_philox(l->graph, l->scratch, false, &count);
 }
 
 fx_status fx_pass_state(fx_lower *l)

@@ -110,7 +110,7 @@ static void strides_of(fx_graph *g, const fx_node *n, int depth, int64_t *stride
     if (rank == 0)
         return;
     /* The file has the strides of a clone here, because that is what tracing makes of it. Eager returns its input. */
-    bool same = fx_is_call(n, FX_OP_dropout) || fx_is_call(n, FX_OP_feature_dropout);
+    bool same = (fx_is_call(n, FX_OP_dropout) || fx_is_call(n, FX_OP_feature_dropout)) && !fx_is_random(n);
     if (same && depth > 0 && operand0(n)) {
         strides_of(g, operand0(n), depth - 1, strides);
         return;
@@ -237,9 +237,10 @@ fx_sharing fx_node_sharing(fx_graph *g, const fx_node *n)
         return FX_VIEWS_OF;
     case FX_OP_alias:
     case FX_OP_detach:
+        return FX_SAME_TENSOR;
     case FX_OP_dropout: /* evaluation mode: eager returns its input */
     case FX_OP_feature_dropout:
-        return FX_SAME_TENSOR;
+        return fx_is_random(n) ? FX_FRESH : FX_SAME_TENSOR;
     case FX_OP_contiguous:
         return is_dense(g, x, fx_node_arg(n, 1)) ? FX_SAME_TENSOR : FX_FRESH;
     case FX_OP_to_dtype: case FX_OP_to_dtype_layout: case FX_OP_to_device: case FX_OP_to_other: case FX_OP_type_as: {

@@ -103,6 +103,11 @@ void fx_rw_meshgrid(fx_rw *w);
 /* The view taken again, of `base`. */
 fx_node *fx_view_again(fx_rw *w, const fx_node *view, fx_node *base);
 
+/* random.c: a call whose result is random, and that this file makes of philox. */
+bool fx_is_random(const fx_node *n);
+/* All of them; with a state that is an input, or a buffer that each run raises. *count: how many. */
+fx_status fx_random_to_philox(fx_graph *g, fx_arena *scratch, bool input, size_t *count);
+
 /* functionalize.c: in-place ops become functional ones; writes through views are propagated. The graph is at stage imported. */
 fx_status fx_functionalize(fx_graph *g, fx_arena *scratch);
 

@@ -139,6 +139,10 @@ fx_node *fz_indices(fz_gen *g, const fz_shape *s, int64_t lo, int64_t hi);
 fx_node *fz_row(fz_gen *g, const fx_op *op);
 /* Why a row is not drawn; NULL: it is. */
 const char *fz_row_excluded(fx_opid id);
+/* rows_loss.c: the same for losses, gradients and random numbers; NULL: no row of that file. */
+typedef fx_node *fz_maker(fz_gen *g, const fx_op *op);
+fz_maker *fz_loss_maker(fx_opid id);
+const char *fz_loss_excluded(fx_opid id);
 
 /* Draws the case of a seed: graph, inputs, settings. only: rows to take (NULL: all that are drawn and `able`). */
 typedef struct fz_menu {

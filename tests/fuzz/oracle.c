@@ -31,6 +31,8 @@ static const struct {
     {"log_sigmoid", 5, PLAIN}, {"erfc", 4, PLAIN}, {"exp2", 3, PLAIN}, {"log2", 2, PLAIN}, {"log10", 2, PLAIN}, {"tan", 3, PLAIN}, {"asin", 3, PLAIN},
     {"acos", 3, PLAIN}, {"atan", 3, PLAIN}, {"sinh", 3, PLAIN}, {"cosh", 3, PLAIN}, {"asinh", 3, PLAIN}, {"acosh", 3, PLAIN}, {"atanh", 3, PLAIN},
     {"lgamma", 5, WIDE}, {"logit", 4, WIDE}, {"atan2", 3, PLAIN}, {"hypot", 2, PLAIN}, {"xlogy", 4, PLAIN}, {"glu", 6, PLAIN}, {"cosine_similarity", 8, PLAIN}, {"logaddexp", 6, PLAIN},
+    {"gelu_backward", 8, WIDE}, {"softplus_backward", 8, INNER}, {"log_sigmoid_forward", 5, PLAIN}, {"glu_backward", 8, WIDE}, {"nll_loss_backward", 3, PLAIN},
+    {"nll_loss2d_backward", 3, PLAIN},
 };
 
 static int function_of(const fx_op *op)
@@ -68,7 +70,8 @@ static bool is_periodic(const fx_op *op)
 static bool is_sum(const fx_op *op)
 {
     static const char *const exact[] = {"max", "min", "nearest", "any", "all", "sort", "topk"};
-    static const char *const sums[] = {"cumsum", "cumprod", "scatter_add", "scatter_reduce", "index_add", "einsum", "std", "var", "logsumexp", "norm", "attention", "aten.tensordot", "aten.dist", "linspace"};
+    static const char *const sums[] = {"cumsum", "cumprod", "scatter_add", "scatter_reduce", "index_add", "einsum", "std", "var", "logsumexp", "norm", "attention", "aten.tensordot", "aten.dist", "linspace",
+                                       "nll_loss_forward", "nll_loss2d_forward", "embedding_dense"};
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++)
         if (strstr(op->name, exact[i]) && op->cls != FX_CLASS_NORM)
             return false;

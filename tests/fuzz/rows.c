@@ -33,7 +33,7 @@ const char *fz_row_excluded(fx_opid id)
     for (size_t i = 0; i < sizeof excluded / sizeof excluded[0]; i++)
         if (excluded[i].id == id)
             return excluded[i].why;
-    return NULL;
+    return fz_loss_excluded(id);
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------------------ */
@@ -1087,5 +1087,6 @@ fx_node *fz_row(fz_gen *g, const fx_op *op)
     for (size_t i = 0; i < sizeof makers / sizeof makers[0]; i++)
         if (makers[i].id == op->id)
             return makers[i].draw(g, op);
-    return by_schema(g, op);
+    fz_maker *loss = fz_loss_maker(op->id);
+    return loss ? loss(g, op) : by_schema(g, op);
 }
