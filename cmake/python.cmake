@@ -35,6 +35,12 @@ foreach(file ${package_files})
   file(CREATE_LINK ${file} ${package_dir}/${name} SYMBOLIC)
 endforeach()
 
+# Its tests: those that need the standard library alone are quick; the others (NumPy, torch) run where tests/env is.
+if(BUILD_TESTING AND NOT FXCC_SANITIZE) # an interpreter that is not built with a sanitizer cannot load a module that is
+  add_test(NAME python.plain COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/python/tests/test_plain.py)
+  set_tests_properties(python.plain PROPERTIES LABELS quick ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python" TIMEOUT 600)
+endif()
+
 if(SKBUILD)
   install(TARGETS fxcc_python LIBRARY DESTINATION fxcc COMPONENT python)
 endif()

@@ -156,7 +156,9 @@ static PyObject *call_of(const char *module, const char *function, PyObject *arg
 static PyObject *numpy(PyObject *o, PyObject *unused)
 {
     (void)unused;
-    return call_of("numpy", "asarray", o);
+    PyObject *view = PyMemoryView_FromObject(o), *array = view ? call_of("numpy", "asarray", view) : NULL;
+    Py_XDECREF(view);
+    return array;
 }
 
 static PyObject *torch(PyObject *o, PyObject *unused)

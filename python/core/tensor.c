@@ -67,9 +67,11 @@ static int refuse_with_theirs(const fxpy_what *what)
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
         return -1;
     PyErr_Fetch(&type, &value, &trace);
-    PyObject *text = value ? PyObject_Str(value) : NULL;
+    PyObject *text = value ? PyObject_Str(value) : NULL, *lines = text ? PyUnicode_Splitlines(text, 0) : NULL;
+    PyObject *first = lines ? PyList_GetItem(lines, 0) : NULL; /* C++ shows its stack below */
     PyErr_Clear();
-    refuse(fxpy_exception(FX_ERR_ARGUMENT), what, text ? "its memory cannot be read: %U" : "its memory cannot be read", text);
+    refuse(fxpy_exception(FX_ERR_ARGUMENT), what, first ? "its memory cannot be read: %U" : "its memory cannot be read", first);
+    Py_XDECREF(lines);
     Py_XDECREF(text);
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -151,19 +153,22 @@ static int from_dl(const dl_tensor *d, const fxpy_what *what, fxpy_tensor *out)
     return 0;
 }
 
-/* The functions of a type that has DLPack's C interface; NULL: it has none. Found once a type: the last few are remembered. */
-static const dl_exchange *exchange_of(PyObject *o)
+/* What a type has of DLPack's C interface; api NULL: nothing. Found once a type: the last few are remembered. */
+typedef struct exchange {
+    PyTypeObject *type;
+    const dl_exchange *api;
+    bool negates;                /* torch's: elements may be the negatives of those in memory, of which DLPack knows nothing */
+} exchange;
+
+static const exchange *exchange_of(PyObject *o)
 {
     enum { RECENT = 4 };
-    static struct {
-        PyTypeObject *type;
-        const dl_exchange *api;
-    } recent[RECENT]; /* the GIL is held */
+    static exchange recent[RECENT]; /* the GIL is held */
     static int next;
     PyTypeObject *type = Py_TYPE(o);
     for (int i = 0; i < RECENT; i++)
         if (recent[i].type == type)
-            return recent[i].api;
+            return &recent[i];
     const dl_exchange *api = NULL;
     PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
     if (capsule && PyCapsule_IsValid(capsule, "dlpack_exchange_api"))
@@ -175,12 +180,36 @@ static const dl_exchange *exchange_of(PyObject *o)
     if (api && (!api->tensor_from || !api->allocate || !api->to_object))
         api = NULL;
     Py_INCREF((PyObject *)type); /* kept, so that its address stays its own */
-    PyTypeObject *old = recent[next].type;
-    recent[next].type = type;
-    recent[next].api = api;
+    exchange *e = &recent[next];
+    PyTypeObject *old = e->type;
+    *e = (exchange){type, api, api && PyObject_HasAttrString((PyObject *)type, "is_neg")};
     next = (next + 1) % RECENT;
     Py_XDECREF((PyObject *)old);
-    return api;
+    return e;
+}
+
+/* Whether torch has only noted that the elements are to be negated (x.conj().imag); -1: an exception. */
+static int is_negated(PyObject *o)
+{
+    static PyObject *name;
+    if (!name && !(name = PyUnicode_InternFromString("is_neg")))
+        return -1;
+    PyObject *yes = PyObject_CallMethodObjArgs(o, name, NULL);
+    int rc = yes ? yes == Py_True : -1;
+    Py_XDECREF(yes);
+    return rc;
+}
+
+static int from_exchange(const exchange *e, PyObject *o, const fxpy_what *what, fxpy_tensor *out)
+{
+    dl_tensor d;
+    if (e->api->tensor_from(o, &d) != 0)
+        return refuse_with_theirs(what);
+    out->makes_own = true;
+    int negated = e->negates ? is_negated(o) : 0;
+    if (negated > 0)
+        return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "its elements are not in memory as they are (its negative bit is set): pass .resolve_neg()");
+    return negated ? -1 : from_dl(&d, what, out);
 }
 
 static int from_capsule(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
@@ -199,12 +228,10 @@ static int from_capsule(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
 int fxpy_tensor_from(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
 {
     memset(out, 0, sizeof *out);
-    const dl_exchange *api = exchange_of(o);
+    const exchange *e = exchange_of(o);
     int rc;
-    if (api) {
-        dl_tensor d;
-        rc = api->tensor_from(o, &d) == 0 ? from_dl(&d, what, out) : refuse_with_theirs(what);
-        out->makes_own = true;
+    if (e->api) {
+        rc = from_exchange(e, o, what, out);
     } else if (Py_TYPE(o) == fxpy_memory_type) {
         out->t = *fxpy_memory_tensor(o, &out->readonly);
         rc = 0;
@@ -373,7 +400,7 @@ static PyObject *make_like(const dl_exchange *api, fx_tensor *t)
 
 PyObject *fxpy_tensor_make(PyObject *like, fx_tensor *t, fxpy_tensor *view, PyObject **made)
 {
-    const dl_exchange *api = like ? exchange_of(like) : NULL;
+    const dl_exchange *api = like ? exchange_of(like)->api : NULL;
     memset(view, 0, offsetof(fxpy_tensor, makes_own));
     if (api)
         return make_like(api, t);

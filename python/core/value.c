@@ -97,7 +97,10 @@ static const char *text_of(PyObject *keep, PyObject *o)
     return s;
 }
 
-static int sequence(fxpy_graph *graph, fx_arg_kind kind, PyObject *o, PyObject *keep, fx_value *v)
+enum { MOST_NESTED = 90 }; /* texts of graphs take 100 levels */
+static int convert(fxpy_graph *graph, PyObject *o, PyObject *keep, int depth, fx_value *v);
+
+static int sequence(fxpy_graph *graph, fx_arg_kind kind, PyObject *o, PyObject *keep, int depth, fx_value *v)
 {
     Py_ssize_t n = PySequence_Size(o);
     fx_value *items = n >= 0 ? kept(keep, (size_t)n * sizeof *items) : NULL;
@@ -105,7 +108,7 @@ static int sequence(fxpy_graph *graph, fx_arg_kind kind, PyObject *o, PyObject *
         return -1;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *x = PySequence_GetItem(o, i);
-        int rc = x ? fxpy_to_value(graph, x, keep, &items[i]) : -1;
+        int rc = x ? convert(graph, x, keep, depth, &items[i]) : -1;
         Py_XDECREF(x);
         if (rc != 0)
             return -1;
@@ -114,7 +117,7 @@ static int sequence(fxpy_graph *graph, fx_arg_kind kind, PyObject *o, PyObject *
     return 0;
 }
 
-static int dict(fxpy_graph *graph, PyObject *o, PyObject *keep, fx_value *v)
+static int dict(fxpy_graph *graph, PyObject *o, PyObject *keep, int depth, fx_value *v)
 {
     Py_ssize_t n = PyDict_Size(o), at = 0;
     fx_value *items = kept(keep, (size_t)n * sizeof *items);
@@ -127,7 +130,7 @@ static int dict(fxpy_graph *graph, PyObject *o, PyObject *keep, fx_value *v)
             PyErr_SetString(PyExc_TypeError, "expected strings as keys of a dict in arguments");
             return -1;
         }
-        if (!(keys[i] = text_of(keep, key)) || fxpy_to_value(graph, x, keep, &items[i]) != 0)
+        if (!(keys[i] = text_of(keep, key)) || convert(graph, x, keep, depth, &items[i]) != 0)
             return -1;
     }
     *v = fx_v_dict((int)n, keys, items);
@@ -156,13 +159,13 @@ static int named(PyObject *o, const char *kind, PyObject *keep, fx_value *v)
     return -1;
 }
 
-static int slice(fxpy_graph *graph, PyObject *o, PyObject *keep, fx_value *v)
+static int slice(fxpy_graph *graph, PyObject *o, PyObject *keep, int depth, fx_value *v)
 {
     static const char *const parts[] = {"start", "stop", "step"};
     fx_value *items = kept(keep, 3 * sizeof *items);
     for (int i = 0; items && i < 3; i++) {
         PyObject *x = PyObject_GetAttrString(o, parts[i]);
-        int rc = x ? fxpy_to_value(graph, x, keep, &items[i]) : -1;
+        int rc = x ? convert(graph, x, keep, depth, &items[i]) : -1;
         Py_XDECREF(x);
         if (rc != 0)
             return -1;
@@ -189,9 +192,13 @@ static const char *torch_kind(PyObject *o)
     return kind;
 }
 
-int fxpy_to_value(fxpy_graph *graph, PyObject *o, PyObject *keep, fx_value *v)
+static int convert(fxpy_graph *graph, PyObject *o, PyObject *keep, int depth, fx_value *v)
 {
     *v = fx_v_none();
+    if (depth > MOST_NESTED) {
+        PyErr_Format(PyExc_ValueError, "an argument is nested deeper than %d levels", MOST_NESTED);
+        return -1;
+    }
     if (o == Py_None)
         return 0;
     if (Py_TYPE(o) == fxpy_node_type) {
@@ -235,13 +242,13 @@ int fxpy_to_value(fxpy_graph *graph, PyObject *o, PyObject *keep, fx_value *v)
         return 0;
     }
     if (PySlice_Check(o))
-        return slice(graph, o, keep, v);
+        return slice(graph, o, keep, depth + 1, v);
     if (PyTuple_Check(o))
-        return sequence(graph, FX_ARG_TUPLE, o, keep, v);
+        return sequence(graph, FX_ARG_TUPLE, o, keep, depth + 1, v);
     if (PyList_Check(o))
-        return sequence(graph, FX_ARG_LIST, o, keep, v);
+        return sequence(graph, FX_ARG_LIST, o, keep, depth + 1, v);
     if (PyDict_Check(o))
-        return dict(graph, o, keep, v);
+        return dict(graph, o, keep, depth + 1, v);
     if (Py_TYPE(o) == fxpy_graph_type) {
         *v = fx_v_graph(((fxpy_graph *)o)->g);
         return 0;
@@ -257,4 +264,9 @@ int fxpy_to_value(fxpy_graph *graph, PyObject *o, PyObject *keep, fx_value *v)
     PyErr_Format(PyExc_TypeError, "expected an argument that a graph can hold, got %U", name ? name : Py_None);
     Py_XDECREF(name);
     return -1;
+}
+
+int fxpy_to_value(fxpy_graph *graph, PyObject *o, PyObject *keep, fx_value *v)
+{
+    return convert(graph, o, keep, 0, v);
 }

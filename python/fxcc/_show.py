@@ -3,8 +3,6 @@
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 """
 import html
-import shutil
-import subprocess
 import sys
 
 COLUMNS = ("name", "opcode", "target", "arguments", "type", "module")
@@ -78,6 +76,9 @@ def show(self, file=None):
 
 def _repr_svg_(self):
     """The graph drawn by Graphviz, for notebooks; None where there is no `dot`, or more than 400 nodes."""
+    import shutil
+    import subprocess
+
     dot = shutil.which("dot")
     if not dot or len(self) > MOST_DRAWN:
         return None
