@@ -4,11 +4,13 @@
 #define FXCC_CODEGEN_LLVM_H
 
 #include <llvm-c/Analysis.h>
+#include <llvm-c/BitReader.h>
 #include <llvm-c/BitWriter.h>
 #include <llvm-c/Core.h>
 #include <llvm-c/DebugInfo.h>
 #include <llvm-c/Error.h>
 #include <llvm-c/LLJIT.h>
+#include <llvm-c/Linker.h>
 #include <llvm-c/Orc.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
@@ -43,10 +45,13 @@ typedef void fx_llvm_loop_fn(void *env, int64_t begin, int64_t end);
 #define FX_LLVM_PARALLEL "fxjit_parallel"
 typedef void fx_llvm_parallel_fn(fx_llvm_loop_fn *fn, void *env, int64_t extent);
 
+#define FX_LLVM_SPECIAL ".here"
+
 typedef struct fx_llvm_options {
     const char *name;            /* of the exported function */
     bool serial;                 /* parallel loops run on the calling thread */
     bool half;                   /* the CPU converts float16 (F16C) */
+    int special;                 /* at most so many calls of kernels get a copy of their own: calls of NAME FX_LLVM_SPECIAL, which the caller defines */
     const char *listing;         /* the program's text, which debuggers show as source: the path of its file; NULL: nothing for debuggers */
 } fx_llvm_options;
 

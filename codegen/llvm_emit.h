@@ -76,6 +76,7 @@ typedef struct fx_ll {
     LLVMValueRef independent;    /* the name of the innermost such loop around, as a value; NULL: none */
     bool parallel;               /* inside the body of a parallel loop */
     LLVMValueRef *kept; size_t n_kept, cap_kept; /* functions that only later passes will call */
+    int special;                 /* calls with a copy of the kernel so far */
     int checks;                  /* CHECKs printed so far, in the whole program */
     fx_ll_debug *debug;          /* NULL: debuggers are told nothing */
     fx_map values;               /* of the statement at hand: from an expression to its value */
@@ -106,6 +107,9 @@ bool fx_ll_alone(const fx_ll *e, int buf); /* no other buffer of the step shares
 
 /* llvm_same.c: the function that the step at hand (e->bufs are known) shares with those before it. */
 fx_ll_same *fx_ll_find_same(fx_ll *e, const fx_step *step);
+
+/* llvm_special.c: the name of the function that a call of a kernel calls */
+const char *fx_ll_kernel(fx_ll *e, const fx_call_stmt *c);
 
 /* llvm_debug.c: nothing is done when opt->listing is NULL. */
 void fx_ll_debug_begin(fx_ll *e);

@@ -509,7 +509,7 @@ static fx_status call(void *user, const fx_stmt *s)
     for (unsigned i = 0; i < n; i++)
         types[i] = e->t_ptr;
     LLVMTypeRef type = L->FunctionType(e->t_void, types, n, 0);
-    const char *name = fx_arena_printf(e->arena, "fxrt_%s_%s", e->p->target.isa, k->name);
+    const char *name = fx_ll_kernel(e, c);
     LLVMValueRef fn = L->GetNamedFunction(e->m, name);
     if (!fn) {
         fn = L->AddFunction(e->m, name, type);

@@ -1,5 +1,6 @@
 /* jit/code.c: LLVM's form of a program, optimised, made into an object and linked into this process.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -7,6 +8,7 @@
 
 #include "codegen/llvm.h"
 #include "codegen/names.h"
+#include "jit/bitcode.h"
 #include "jit/cache.h"
 #include "jit/code.h"
 #include "jit/run.h"
@@ -23,6 +25,7 @@ struct fx_code {
 };
 
 #define RUN_NAME "fxjit_run"
+enum { SOME_KERNELS = 6 }; /* copied at level 2: each convolution takes about 20 ms to compile, and the first few give most of what all do */
 
 /* What compiling holds of LLVM's: freed on every way out. */
 typedef struct job {
@@ -34,6 +37,7 @@ typedef struct job {
     LLVMTargetMachineRef machine;
     LLVMMemoryBufferRef object;
     char *triple, *cpu, *features;
+    fx_bitcode kernels;          /* to copy; of size 0: none */
     fx_code_times took;
     double since;                /* when the phase at hand began */
     fx_code_form form;
@@ -105,6 +109,8 @@ static fx_status optimise(job *j)
     LLVMPassBuilderOptionsRef options = L->CreatePassBuilderOptions();
     LLVMErrorRef error = L->RunPasses(j->m, passes(j), j->machine, options);
     L->DisposePassBuilderOptions(options);
+    if (!error && j->kernels.size)
+        error = fx_bitcode_inline(L, &j->kernels, j->c, j->m, j->machine);
     return error ? failed(j, "LLVM's passes", error) : FX_OK;
 }
 
@@ -121,6 +127,8 @@ static fx_status make_module(job *j)
     j->c = j->L->ContextCreate();
     fx_llvm_options o = {.name = j->text && j->opt->name ? j->opt->name : RUN_NAME, .serial = j->opt->threads == 1,
                          .half = strstr(j->features, "+f16c") != NULL, .listing = j->opt->listing};
+    if (j->opt->level >= 2 && fx_bitcode_find(j->L, j->p->target.isa, &j->kernels))
+        o.special = j->opt->level == 2 ? SOME_KERNELS : INT_MAX;
     FX_TRY(fx_emit_llvm(j->p, j->L, &o, j->c, &j->m));
     lap(j, &j->took.emit);
     return FX_OK;
@@ -147,6 +155,7 @@ static fx_cache_key make_key(job *j)
     fx_text t;
     fx_text_init(&t, j->p->arena);
     fx_printf(&t, "fxcc %s, %s, LLVM %d, level %d, %s, %s, %s, %s\n", FXCC_VERSION, L->file, L->version, j->opt->level, passes(j), j->triple, j->cpu, j->features);
+    fx_printf(&t, "kernels %016llx\n", (unsigned long long)fx_hash_block(0, j->kernels.data, j->kernels.size));
     LLVMMemoryBufferRef bits = L->WriteBitcodeToMemoryBuffer(j->m);
     fx_putn(&t, L->GetBufferStart(bits), L->GetBufferSize(bits));
     L->DisposeMemoryBuffer(bits);

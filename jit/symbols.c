@@ -89,14 +89,21 @@ int32_t fx_code_with_threads(int threads, fx_llvm_run_fn *run, void *const *io, 
 #define DECLARE_SCALAR(f) ISAS(DECLARE, s_##f) VECTOR_ISAS(DECLARE, v_##f)
 ALL_SCALARS(DECLARE_SCALAR)
 
+/* What copies of kernels call (runtime/isa.h). */
+#define PARTS(X) X(conv2d_half) X(conv2d_rest) X(gemm_panel) X(act_apply)
+#define DECLARE_PART(f) ISAS(DECLARE, part_##f)
+PARTS(DECLARE_PART)
+
 #define ENTRY(isa, name) {"fxrt_" #isa "_" #name, (void *)(uintptr_t)fxrt_##isa##_##name},
 #define SCALAR_ENTRY(f) ISAS(ENTRY, s_##f) VECTOR_ISAS(ENTRY, v_##f)
+#define PART_ENTRY(f) ISAS(ENTRY, part_##f)
 #define OWN(name) {#name, (void *)(uintptr_t)name},
 static const fx_code_symbol symbols[] = {
 #define KERNEL(id, ...) ISAS(ENTRY, id)
 #include "ir/kernel.def"
 #undef KERNEL
     ALL_SCALARS(SCALAR_ENTRY)
+    PARTS(PART_ENTRY)
     {FX_LLVM_PARALLEL, (void *)(uintptr_t)parallel},
     OWN(fxrt_floor_div_f64) OWN(fxrt_remainder_f64) OWN(fxrt_elu_f64) OWN(fxrt_sigmoid_f64) OWN(fxrt_silu_f64) OWN(fxrt_hardswish_f64)
     OWN(fxrt_hardsigmoid_f64) OWN(fxrt_gelu_f64) OWN(fxrt_gelu_tanh_f64) OWN(fxrt_softplus_f64) OWN(fxrt_mish_f64)

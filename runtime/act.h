@@ -5,7 +5,7 @@
  * Activations that do not occur (FXRT_ACT_MASK) compile to nothing. */
 
 /* v[i] = act(v[i]). The block is never part of another array the loop reads: it vectorises. */
-FXRT_NOINLINE void fxrt_act_apply(float *FXRT_RESTRICT v, int n, int act, float a, float b)
+FXRT_SHARED void fxrt_act_apply(float *FXRT_RESTRICT v, int n, int act, float a, float b)
 {
 #define FXRT_ACT_CASE(ID, expr)                                                                                         \
     case FXRT_ACT_##ID:                                                                                                 \

@@ -81,14 +81,14 @@ FXRT_INLINE void fxrt_conv2d_tile(const int mr, const int nv, const fxrt_conv2d_
 
 /* A tile whose columns are at most half used. */
 enum { FXRT_HALF_NV = (FXRT_NV + 1) / 2 };
-FXRT_NOINLINE void fxrt_conv2d_half(const fxrt_conv2d_desc *d, const fxrt_conv2d_pixels *p, const float *x, const float *w,
+FXRT_SHARED void fxrt_conv2d_half(const fxrt_conv2d_desc *d, const fxrt_conv2d_pixels *p, const float *x, const float *w,
                                     const float *bias, const float *zeros, int channel, int cols, const fxrt_tail *tail)
 {
     fxrt_conv2d_tile(FXRT_MR, FXRT_HALF_NV, d, p, x, w, bias, zeros, channel, cols, tail);
 }
 
 /* The last pixels of a block. */
-FXRT_NOINLINE void fxrt_conv2d_rest(int mr, const fxrt_conv2d_desc *d, const fxrt_conv2d_pixels *p, const float *x, const float *w,
+FXRT_SHARED void fxrt_conv2d_rest(int mr, const fxrt_conv2d_desc *d, const fxrt_conv2d_pixels *p, const float *x, const float *w,
                                     const float *bias, const float *zeros, int channel, int cols, const fxrt_tail *tail)
 {
 #define FXRT_TILE(rows) fxrt_conv2d_tile(rows, FXRT_NV, d, p, x, w, bias, zeros, channel, cols, tail)

@@ -5,7 +5,7 @@
 enum { FXRT_GEMM_STEPS = 1024 };
 
 /* Steps [from, to) of rows [first, last) of one matrix x one panel of columns. */
-FXRT_NOINLINE void fxrt_gemm_panel(const fxrt_gemm_desc *d, const float *x, const float *w, const float *bias, const float *r,
+FXRT_SHARED void fxrt_gemm_panel(const fxrt_gemm_desc *d, const float *x, const float *w, const float *bias, const float *r,
                                    float *y, int first, int last, int column, int from, int to)
 {
     /* In one block the residual comes in the end. In several it comes in the beginning: it may lie in y. */

@@ -27,6 +27,13 @@
 #define fxrt_group_norm FXRT_NAME(group_norm)
 #define fxrt_attention FXRT_NAME(attention)
 
+/* What kernels share is libfxrt's too: copies of kernels that the JIT makes (jit/bitcode.c) call it. */
+#define FXRT_SHARED __attribute__((noinline, visibility("hidden")))
+#define fxrt_conv2d_half FXRT_NAME(part_conv2d_half)
+#define fxrt_conv2d_rest FXRT_NAME(part_conv2d_rest)
+#define fxrt_gemm_panel FXRT_NAME(part_gemm_panel)
+#define fxrt_act_apply FXRT_NAME(part_act_apply)
+
 #include "simd.h"
 #include "math.h"
 #include "vexp.h"

@@ -17,6 +17,9 @@
 #define FXRT_NOINLINE static inline
 #define FXRT_RESTRICT restrict
 #endif
+#ifndef FXRT_SHARED
+#define FXRT_SHARED FXRT_NOINLINE
+#endif
 
 #if FXRT_LANES == 16
 /* ---- AVX-512 ------------------------------------------------------------------------------------------------ */

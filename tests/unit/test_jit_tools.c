@@ -216,6 +216,8 @@ int main(void)
 #ifdef FXCC_HAS_JIT
     return unit_run("jit_tools", 300, setup, teardown, add_tests);
 #else
+    (void)setup;
+    (void)teardown;
     (void)add_tests;
     puts("skipped: built without LLVM's headers, so nothing is compiled in memory");
     return 0;
