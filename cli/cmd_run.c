@@ -108,7 +108,7 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
     else if ((fx_graph_output_count(graph) != 1 || a->calls) && !has_suffix(a->output, ".npz"))
         complain(command, "%s: expected -o FILE.npz for a model of %zu outputs, got '%s'", a->model, fx_graph_output_count(graph), a->output);
     else if (fx_graph_shapes_for(graph, n_inputs, inputs, NULL) == FX_OK) {
-        const way_options o = {.lowering = &a->options, .level = a->level, .no_cache = a->no_cache};
+        const way_options o = {.lowering = &a->options, .level = a->level, .no_cache = a->no_cache, .debug = a->debug};
         if (a->way == WAY_INTERPRETER && !a->calls) { /* also what no compile would take */
             fx_tensor *made = NULL;
             rc = fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &made) != FX_OK || !(outputs = malloc((n_outputs + 1) * sizeof *outputs));

@@ -66,7 +66,8 @@ int run_way(const char *command, fx_context *ctx, fx_graph *graph, way w, const 
     if (w == WAY_INTERPRETER)
         return run_interpreted(command, graph, fx_graph_input_count(graph), inputs, calls, n_results, results);
     if (w == WAY_JIT) {
-        const fx_jit_options jit = jit_options(o->lowering, o->level, o->no_cache);
+        fx_jit_options jit = jit_options(o->lowering, o->level, o->no_cache);
+        jit.debug = o->debug;
         return run_jitted(command, ctx, graph, &jit, inputs, calls, n_results, results);
     }
     char *dir = temp_folder(command);
