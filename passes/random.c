@@ -325,11 +325,25 @@ fx_status fx_random_to_philox(fx_graph *g, fx_arena *scratch, bool input, size_t
     return fx_infer_missing(g);
 }
 
+/* Whether a captured graph calls a random operator as AOTAutograd spells them; modules, and functions of torch, are legalised first. */
+static bool captured_random(const fx_graph *g)
+{
+    FX_FOR_NODES(g, n) {
+        const fx_op *op = n->opcode == FX_CALL_FUNCTION && strncmp(n->target, "torch.ops.aten.", 15) == 0 ? fx_node_row(n, NULL) : NULL;
+        for (size_t i = 0; op && i < sizeof table / sizeof *table; i++)
+            if (table[i].id == op->id)
+                return true;
+    }
+    return false;
+}
+
 fx_status fx_gpass_philox(fx_pass_run *run)
 {
     fx_graph *g = run->graph;
     bool writes = false, any = false;
     size_t count;
+    if (g->stage == FX_STAGE_CAPTURED && !captured_random(g))
+        return FX_OK;
     if (g->stage == FX_STAGE_CAPTURED)
         return fx_fail(run->ctx, FX_ERR_ARGUMENT, NULL, "pass philox: expected a graph of aten operators, got a captured one; run legalize first");
     FX_FOR_NODES(g, n) {
@@ -346,9 +360,12 @@ fx_status fx_gpass_philox(fx_pass_run *run)
 
 fx_status fx_graph_add_philox_state(fx_graph *graph, bool input, fx_graph **out)
 {
-    if (graph && graph->stage == FX_STAGE_CAPTURED && out) {
+    if (!graph || !out)
+        return FX_ERR_ARGUMENT;
+    if (graph->stage == FX_STAGE_CAPTURED && !captured_random(graph)) {
         *out = graph;
         return FX_OK;
     }
+    FX_TRY(fx_graph_legalize(graph, &graph));
     return fx_graph_run_passes(graph, input ? "philox(input=true)" : "philox", NULL, out, NULL);
 }

@@ -71,7 +71,7 @@ fx_status fx_graph_legalize(fx_graph *graph, fx_graph **out);
 /* Every random operator (dropout in training mode, rand, bernoulli, ...) draws from Philox 4x32-10 with a state, int64[2]: a seed, and the number
  * of the call; which of them element i gets depends on nothing else. input: the state is a new input, the last, named FX_PHILOX_STATE; else a
  * buffer of that name, whose number each run raises by one (its seed is 0 until the caller sets one). A graph without random operators stays
- * as it is, and so does a captured one: legalise it first. fx_compile does the latter. Pure. The pass "philox". */
+ * as it is; a captured one that calls aten's is legalised. fx_compile does the latter. Pure. The pass "philox". */
 #define FX_PHILOX_STATE "philox_state"
 fx_status fx_graph_add_philox_state(fx_graph *graph, bool input, fx_graph **out);
 

@@ -89,12 +89,15 @@ def size_of(leaf):
 
 
 def compilable(node):
-    """Whether fxcc may have a form for a node: it knows the operator, and operands and results are such that it can hold."""
+    """Whether fxcc may have a form for a node: it knows the operator, and operands and results are such that it can hold. Random operators are
+    torch's, whose generator and seed the caller set."""
     if node.op != "call_function":
         return False
     if node.target is operator.getitem:
         return isinstance(node.args[0], torch.fx.Node) and compilable(node.args[0])
     if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable or not knows(str(node.target)):
+        return False
+    if torch.Tag.nondeterministic_seeded in node.target.tags:
         return False
     vals = [value(node)]
     for leaf in leaves((node.args, node.kwargs)):
