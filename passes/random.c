@@ -329,7 +329,8 @@ fx_status fx_random_to_philox(fx_graph *g, fx_arena *scratch, bool input, size_t
 static bool captured_random(const fx_graph *g)
 {
     FX_FOR_NODES(g, n) {
-        const fx_op *op = n->opcode == FX_CALL_FUNCTION && strncmp(n->target, "torch.ops.aten.", 15) == 0 ? fx_node_row(n, NULL) : NULL;
+        bool aten = n->opcode == FX_CALL_FUNCTION && (strncmp(n->target, "aten.", 5) == 0 || strncmp(n->target, "torch.ops.aten.", 15) == 0);
+        const fx_op *op = aten ? fx_node_row(n, NULL) : NULL;
         for (size_t i = 0; op && i < sizeof table / sizeof *table; i++)
             if (table[i].id == op->id)
                 return true;

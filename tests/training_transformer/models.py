@@ -48,7 +48,7 @@ class Translator(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.net = nn.Transformer(16, 2, 1, 1, 32, dropout=0.1, batch_first=True)
+        self.net = nn.Transformer(16, 2, 1, 1, 32, dropout=0.1, activation="gelu", batch_first=True)
 
     def forward(self, x, y):
         mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
@@ -122,11 +122,10 @@ PAIRS = (floats(6, 8), shares(6, 5))
 VALUES = (floats(2, 7, 16), ints(16, 2, 7))
 TOKENS = (ints(32, 2, 8), ints(32, 2, 8))
 SEQUENCES = (floats(2, 7, 16), floats(2, 7, 16))
-relu = nn.ReLU
 
 # name: model, inputs
 MODELS = {
-    "encoder": (lambda: Encoder(), (floats(2, 7, 16), ints(4, 2))),
+    "encoder": (lambda: Encoder(activation=torch.tanh), (floats(2, 7, 16), ints(4, 2))),
     "encoder norm first": (lambda: Encoder(norm_first=True, activation="gelu", masked=True), (floats(2, 7, 16), ints(4, 2))),
     "gpt": (lambda: GPT(0.0, False), TOKENS),
     "gpt tied, dropout": (lambda: GPT(0.1, True), TOKENS),
