@@ -18,16 +18,26 @@
 #include "jit/code.h"
 #include "jit/run.h"
 
-/* Parts of the range to threads, in order. */
+/* The range in as many parts as there are threads, one call each, as OpenMP's static schedule splits it: the first ones are larger by one when it
+ * does not come out even. Inside a parallel region all is the calling thread's. */
 static void parallel(fx_llvm_loop_fn *fn, void *env, int64_t extent)
 {
 #if defined(_OPENMP)
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < extent; i++)
-        fn(env, i, i + 1);
-#else
-    fn(env, 0, extent);
+    int most = omp_in_parallel() ? 1 : omp_get_max_threads();
+    if (most > extent)
+        most = (int)extent;
+    if (most > 1) {
+#pragma omp parallel num_threads(most)
+        {
+            const int64_t n = omp_get_num_threads(), i = omp_get_thread_num(), each = extent / n, more = extent % n;
+            const int64_t begin = i * each + (i < more ? i : more), end = begin + each + (i < more);
+            if (begin < end)
+                fn(env, begin, end);
+        }
+        return;
+    }
 #endif
+    fn(env, 0, extent);
 }
 
 #if defined(_OPENMP)
