@@ -40,6 +40,14 @@ typedef struct fx_ll_fn {
 
 typedef struct fx_ll_debug fx_ll_debug;
 
+/* A load of an element. Integer locals in an index are not SET again. */
+typedef struct fx_ll_load_of {
+    int buf;
+    const fx_affine *index;
+    LLVMBasicBlockRef block;
+    LLVMValueRef value;
+} fx_ll_load_of;
+
 /* A function that the steps share whose words these are. */
 typedef struct fx_ll_same {
     const char *words;
@@ -73,6 +81,7 @@ typedef struct fx_ll {
     fx_ll_live *live; size_t n_live, cap_live; /* in scope, outermost first */
     fx_ll_block *blocks; size_t n_blocks, cap_blocks;
     LLVMBuilderRef *builders; size_t n_builders, cap_builders; /* all that were made */
+    fx_ll_load_of *loads; size_t n_loads, cap_loads; /* since something was last stored */
     LLVMValueRef independent;    /* the name of the innermost such loop around, as a value; NULL: none */
     bool parallel;               /* inside the body of a parallel loop */
     LLVMValueRef *kept; size_t n_kept, cap_kept; /* functions that only later passes will call */

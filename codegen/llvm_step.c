@@ -419,6 +419,7 @@ static fx_status store(void *user, const fx_stmt *s)
     LLVMValueRef v;
     FX_TRY(fx_ll_stored(e, e->p->bufs[s->buf].dtype, s->value, &v));
     fx_ll_access(e, e->L->BuildStore(e->b, v, fx_ll_element(e, s->buf, fx_ll_affine(e, &s->index))));
+    e->n_loads = 0;
     return FX_OK;
 }
 
@@ -445,6 +446,7 @@ static fx_status set(void *user, const fx_stmt *s)
     LLVMValueRef v;
     FX_TRY(fx_ll_value(e, s->value, &v));
     e->L->BuildStore(e->b, v, e->f->locals[s->local]);
+    e->n_loads = 0;
     return FX_OK;
 }
 
@@ -516,6 +518,7 @@ static fx_status call(void *user, const fx_stmt *s)
         fx_ll_attribute(e, fn, -1, "nounwind");
     }
     L->BuildCall2(e->b, type, fn, args, n, "");
+    e->n_loads = 0;
     return FX_OK;
 }
 
@@ -536,6 +539,7 @@ fx_status fx_ll_step(fx_ll *e, const fx_step *step, LLVMValueRef *fn)
         e->seen[e->bufs[i]] = e->written[e->bufs[i]] = false;
     e->n_bufs = e->n_live = e->n_blocks = 0;
     e->independent = NULL;
+    e->n_loads = 0;
     e->n_vars = e->n_locals = 0;
     fx_map seen = {0};
     use_list(e, &seen, step->body);

@@ -57,8 +57,9 @@ LLVMValueRef fx_ll_call(fx_ll *e, const char *name, LLVMTypeRef result, LLVMValu
     LLVMValueRef fn = e->L->GetNamedFunction(e->m, name);
     if (!fn) {
         fn = e->L->AddFunction(e->m, name, type);
+        /* C's functions are not for LLVM to compute otherwise; libfxrt's it does not know, and would not look for their vector forms either */
         static const char *const pure[] = {"nounwind", "willreturn", "nobuiltin"};
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < (strncmp(name, "fxrt_", 5) == 0 ? 2 : 3); i++)
             fx_ll_attribute(e, fn, -1, pure[i]);
         if (e->L->version >= 16 || e->L->version == 0) { /* memory(none): value 0 */
             unsigned kind = e->L->GetEnumAttributeKindForName("memory", 6);
@@ -193,9 +194,20 @@ LLVMValueRef fx_ll_access(fx_ll *e, LLVMValueRef access)
     return access;
 }
 
+/* An element is loaded once, as long as nothing may have changed it: merging loads, LLVM would forget what they are marked as. */
 LLVMValueRef fx_ll_load(fx_ll *e, LLVMTypeRef type, int buf, const fx_affine *index)
 {
-    return fx_ll_access(e, e->L->BuildLoad2(e->b, type, fx_ll_element(e, buf, fx_ll_affine(e, index)), ""));
+    enum { BACK = 16 };
+    LLVMBasicBlockRef block = e->L->GetInsertBlock(e->b);
+    for (size_t i = e->n_loads; i > 0 && i + BACK > e->n_loads; i--) {
+        const fx_ll_load_of *l = &e->loads[i - 1];
+        if (l->buf == buf && l->block == block && fx_affine_equal(l->index, index))
+            return l->value;
+    }
+    LLVMValueRef v = fx_ll_access(e, e->L->BuildLoad2(e->b, type, fx_ll_element(e, buf, fx_ll_affine(e, index)), ""));
+    fx_ll_load_of *l = &(FX_PUSH(e->arena, e->loads, e->n_loads, e->cap_loads));
+    *l = (fx_ll_load_of){buf, index, block, v};
+    return v;
 }
 
 /* ---- float16 and bfloat16 --------------------------------------------------------------------------------------- */

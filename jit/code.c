@@ -93,7 +93,7 @@ static const char *passes(const job *j)
     static const char *const by_level[] = {"default<O0>", NULL, "default<O2>", "default<O3>"};
     const char *list = by_level[j->opt->level];
     if (!list)
-        list = fx_arena_printf(j->p->arena, "function(sroa,early-cse,loop-simplify,lcssa,loop-mssa(licm),loop(loop-idiom,indvars,loop-unroll-full),"
+        list = fx_arena_printf(j->p->arena, "function(sroa,loop-simplify,lcssa,loop-mssa(licm),loop(loop-idiom,indvars,loop-unroll-full),"
                                             "loop-vectorize,%s,early-cse,simplifycfg)", j->L->instcombine);
     return list;
 }
