@@ -86,6 +86,7 @@ class Function:
         self.check(self.lib.shim_outputs(self.handle, ctypes.c_size_t(len(inputs)), given, ctypes.c_size_t(self.n_outputs), made, self.error, size))
         outputs = [t.array() for t in made]
         made = (Tensor * self.n_outputs)(*map(Tensor.of, outputs))
+        given.arrays, made.arrays = inputs, outputs  # live as long as the pointers to them
         return (self.handle, ctypes.c_size_t(len(inputs)), given, ctypes.c_size_t(self.n_outputs), made, self.error, size), outputs
 
     def run_bound(self, arguments):
