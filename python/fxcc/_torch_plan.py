@@ -4,7 +4,7 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
 Steps alternate. A node that fxcc takes is in the earliest even step that its operands allow, any other in the earliest odd one: no cut can make
 a cycle, and there are as few steps as the longest chain of changes asks for. Views whose result leaves a compiled part are torch's: there
-they cost nothing and share memory as they do in eager.
+they cost nothing and share memory as they do in eager. Random operators are torch's as well: its generator makes the numbers that eager would have.
 """
 import torch
 
@@ -41,7 +41,7 @@ def plan(graph, refused):
     """The steps of a torch.fx graph in order, and {result: the step that makes it}; refused: nodes that torch must run."""
     nodes = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
     result = next(n for n in graph.nodes if n.op == "output")
-    takes = {n for n in nodes if n not in refused and not is_size(n) and compilable(n)}
+    takes = {n for n in nodes if n not in refused and not is_size(n) and not is_random(n) and compilable(n)}
     outside, inside = set(operands(result)), set()  # whose values torch needs, fxcc needs
     for n in reversed(nodes):
         if n in outside and (n not in takes or n.target in VIEWS):

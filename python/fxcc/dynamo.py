@@ -24,6 +24,7 @@ from torch._functorch.aot_autograd import aot_module_simplified
 from . import _core
 from ._core import UnsupportedError
 from ._torch_graph import compilable, knows, plain, value
+from ._torch_plan import is_random
 from ._torch_run import Program, Refused, told
 
 __all__ = ["Options", "backend"]
@@ -113,8 +114,8 @@ class Compiled:
 
 
 def unknown(node):
-    """A computation that is neither fxcc's nor one of sizes."""
-    return not compilable(node) and not isinstance(value(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool, type(None)))
+    """A computation that is neither fxcc's, nor one of sizes, nor always torch's."""
+    return not compilable(node) and not is_random(node) and not isinstance(value(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool, type(None)))
 
 
 def can_freeze(tensor):
