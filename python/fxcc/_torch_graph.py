@@ -88,6 +88,18 @@ def size_of(leaf):
     return val if isinstance(val, torch.SymInt) else None
 
 
+def is_random(node):
+    """Whether a node draws random numbers. Attention only does with dropout, though torch marks it."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    if "scaled_dot_product" not in str(target):
+        return True
+    names = [a.name for a in target._schema.arguments]
+    given = {**dict(zip(names, node.args)), **node.kwargs}
+    return given.get("dropout_p", 0) != 0
+
+
 def compilable(node):
     """Whether fxcc may have a form for a node: it knows the operator, and operands and results are such that it can hold. Random operators are
     torch's, whose generator and seed the caller set."""
@@ -97,7 +109,7 @@ def compilable(node):
         return isinstance(node.args[0], torch.fx.Node) and compilable(node.args[0])
     if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable or not knows(str(node.target)):
         return False
-    if torch.Tag.nondeterministic_seeded in node.target.tags and "scaled_dot_product" not in str(node.target):  # whose dropout fxcc refuses
+    if is_random(node):
         return False
     vals = [value(node)]
     for leaf in leaves((node.args, node.kwargs)):

@@ -8,7 +8,7 @@ they cost nothing and share memory as they do in eager. Random operators are tor
 """
 import torch
 
-from ._torch_graph import SYMBOLIC, compilable, leaves, value
+from ._torch_graph import SYMBOLIC, compilable, is_random, leaves, value
 
 VIEWS = {getattr(getattr(torch.ops.aten, name), overload) for name, overload in (
     ("view", "default"), ("t", "default"), ("permute", "default"), ("transpose", "int"), ("expand", "default"), ("slice", "Tensor"),
@@ -19,10 +19,6 @@ BEFORE = -1  # the step of what is there from the start
 
 def operands(node):
     return [leaf for leaf in leaves((node.args, node.kwargs)) if isinstance(leaf, torch.fx.Node)]
-
-
-def is_random(node):
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
 
 
 class Step:
@@ -41,7 +37,7 @@ def plan(graph, refused):
     """The steps of a torch.fx graph in order, and {result: the step that makes it}; refused: nodes that torch must run."""
     nodes = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
     result = next(n for n in graph.nodes if n.op == "output")
-    takes = {n for n in nodes if n not in refused and not is_size(n) and not is_random(n) and compilable(n)}
+    takes = {n for n in nodes if n not in refused and not is_size(n) and compilable(n)}
     outside, inside = set(operands(result)), set()  # whose values torch needs, fxcc needs
     for n in reversed(nodes):
         if n in outside and (n not in takes or n.target in VIEWS):

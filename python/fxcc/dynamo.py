@@ -23,8 +23,7 @@ from torch._functorch.aot_autograd import aot_module_simplified
 
 from . import _core
 from ._core import UnsupportedError
-from ._torch_graph import compilable, knows, plain, value
-from ._torch_plan import is_random
+from ._torch_graph import compilable, is_random, knows, plain, value
 from ._torch_run import Program, Refused, told
 
 __all__ = ["Options", "backend"]
