@@ -11,6 +11,7 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 import dataclasses
 import functools
 import itertools
+import operator
 import sys
 import threading
 import warnings
@@ -114,6 +115,8 @@ class Compiled:
 
 def unknown(node):
     """A computation that is neither fxcc's, nor one of sizes, nor always torch's."""
+    if node.target is operator.getitem:  # as what it is taken of
+        return False
     return not compilable(node) and not is_random(node) and not isinstance(value(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool, type(None)))
 
 
