@@ -11,7 +11,8 @@ extern "C" {
 
 /* How to compile. Zero-initialise and set what differs. */
 typedef struct fx_jit_options {
-    int level;                /* of LLVM's optimisation, 1 to 3; 0: 1, the one that compiles fastest into fast code */
+    int level;                /* of LLVM's optimisation, 1 to 3; 0: 1, the one that compiles fastest into fast code. From 2 on small kernel calls are copies made for
+                                 their sizes, see docs/jit.md */
     int threads;              /* most threads a call may use; 0: 8; 1: the calling thread alone */
     const char *const *dims;  /* sizes the model leaves open, narrowed or fixed, as in fx_compile_options */
     size_t n_dims;
