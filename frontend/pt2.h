@@ -250,7 +250,6 @@ typedef struct fx_pt2 {
     fx_storage **storages;         /* of the zip's entries, made at first use */
     fx_graph *graph;               /* the outermost */
     const char *foreign_device;    /* first device met that is not the CPU */
-    size_t n_training;             /* nodes in training mode, each reported */
     int depth;                     /* of nested graphs */
 } fx_pt2;
 

@@ -142,15 +142,7 @@ typedef struct call {
     const char **keys, **names; /* of keyword, of positional */
     size_t n_positional, n_keyword;
     fx_pt2_operands operands;
-    bool training;
 } call;
-
-/* batch_norm that a training run would make. */
-static bool says_training(const char *target, const char *name, const fx_arg *a)
-{
-    return strstr(target, "batch_norm") && (!strcmp(name, "train") || !strcmp(name, "training")) &&
-           a->kind == FX_ARG_BOOL && a->b;
-}
 
 static fx_status read_call(fx_pt2_scope *s, const fx_json_value *inputs, const char *target, call *c)
 {
@@ -169,7 +161,6 @@ static fx_status read_call(fx_pt2_scope *s, const fx_json_value *inputs, const c
         FX_TRY(fx_json_object(&p->r, in, "arg", &arg));
         FX_TRY(fx_json_optional(&p->r, in, "kind", &kind));
         FX_TRY(fx_pt2_argument(s, arg, &c->operands, &value));
-        c->training |= says_training(target, name, value);
         bool keyword = fx_json_is(kind, FX_JSON_INT) && kind->i == 2;
         if (kind && !keyword && !(fx_json_is(kind, FX_JSON_INT) && kind->i == 1))
             return fx_fail(p->ctx, FX_ERR_FORMAT, &p->r.loc, "expected 1 (positional) or 2 (keyword) as kind of argument '%s'", name);
@@ -209,13 +200,6 @@ static fx_status check_names(fx_pt2 *p, const fx_node *n, const call *c)
     return FX_OK;
 }
 
-static void report_training(fx_pt2 *p, const char *target)
-{
-    enum { MANY = 16 };
-    if (++p->n_training <= MANY)
-        fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &p->r.loc, "%s is in training mode: call model.eval() before torch.export.export", target);
-}
-
 /* Its own name, which older schemas leave out (up to 8.15 of torch 2.10, as seen): then that of its only tensor. */
 static const char *node_name(const fx_json_value *node, const fx_json_value *outputs)
 {
@@ -245,8 +229,6 @@ static fx_status read_node(fx_pt2_scope *s, const fx_json_value *node)
     fx_pt2_metadata(p, s->g, metadata, &p->r.loc);
     call c;
     FX_TRY(read_call(s, inputs, target, &c));
-    if (c.training)
-        report_training(p, target);
     fx_node *n = fx_node_new(s->g, FX_CALL_FUNCTION, target, fx_arg_seq(p->ctx, FX_ARG_TUPLE, (int)c.n_positional, c.positional),
                              fx_arg_dict(p->ctx, (int)c.n_keyword, c.keys, c.keyword), (int)c.operands.n, c.operands.nodes, name);
     n->loc = p->r.loc;
@@ -291,8 +273,6 @@ fx_status fx_pt2_nodes(fx_pt2_scope *s, const fx_json_value *nodes)
     for (size_t i = 0; i < fx_json_size(nodes); i++)
         FX_TRY(read_node(s, fx_json_at(nodes, i)));
     p->r.loc = outer;
-    if (p->n_training)
-        return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &outer, "%zu nodes are in training mode: the model was exported without model.eval()", p->n_training);
     return check_types(s);
 }
 

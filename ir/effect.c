@@ -69,6 +69,7 @@ static void find_out(fx_target_facts *info, const char *target)
     size_t n;
     const char *own = own_name(target, &n);
     unsigned e = FOUND_OUT;
+    bool no_stats = info->op && info->op->id == FX_OP__native_batch_norm_legit_no_stats; /* what its name says others write */
     if (starts(target, "operator."))
         target = own - strlen("operator."); /* compared as "_operator." below */
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -76,7 +77,7 @@ static void find_out(fx_target_facts *info, const char *target)
         bool whole = strchr(name, '.') != NULL;
         bool same = whole ? strcmp(name, target) == 0 || (name[0] == '_' && strcmp(name + 1, target) == 0)
                           : strlen(name) == n && strncmp(name, own, n) == 0;
-        if (!same)
+        if (!same || (no_stats && table[i].kind == TRAINING_WRITES))
             continue;
         e |= table[i].kind;
         if (table[i].kind == INPLACE)
@@ -90,7 +91,7 @@ static void find_out(fx_target_facts *info, const char *target)
     if (info->op) {
         const fx_op *op = info->op;
         e |= (op->flags & FX_OP_RANDOM ? RANDOM : 0) | (op->flags & FX_OP_EFFECT ? KEEP : 0);
-        bool view = op->cls == FX_CLASS_VIEW || strstr(op->schema, "(a") || op->id == FX_OP_getitem;
+        bool view = op->cls == FX_CLASS_VIEW || strstr(op->schema, "(a)") || strstr(op->schema, "(a ->") || op->id == FX_OP_getitem;
         e |= view || (e & VIEW) ? VIEW : FRESH;
     } else if (operators && !(e & WRITES)) {
         e |= n == 7 && strncmp(own, "getitem", n) == 0 ? VIEW : FRESH;
@@ -132,7 +133,7 @@ static bool is_training(const fx_node *n, const fx_target_facts *info)
     const fx_arg *a = argument(n, info->training_argument, "training", "train");
     if (!a)
         a = argument(n, -1, "use_input_stats", "use_input_stats");
-    return a ? !is_false(a) : !strstr(n->target, "batch_norm");
+    return a ? !is_false(a) : info->training_argument < 0 || !strstr(n->target, "batch_norm");
 }
 
 static bool is_in_place(const fx_node *n, const fx_target_facts *info)

@@ -1,6 +1,6 @@
 /* ir/flops.c: floating-point operations of a node. A multiply and an add count as two; views and copies as none.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include "ir/ir.h"
+#include "ir/ops.h"
 
 /* Elements of the value's first tensor; 0 when unknown, INT64_MAX when more than that. */
 static int64_t numel(const fx_type *t)
@@ -34,15 +34,20 @@ static const fx_type *input_type(const fx_node *n, int param)
 }
 
 /* Convolutions: each output (transposed: each input) meets every weight of one filter. */
+static int64_t filter_flops(const fx_type *w, const fx_type *places)
+{
+    int64_t filter = 2;
+    if (!w || !places || w->rank < 2)
+        return 0;
+    for (int i = 1; i < w->rank; i++)
+        filter = times(filter, w->dims[i].value);
+    return times(filter, numel(places));
+}
+
 static int64_t conv_flops(const fx_node *n, bool transposed)
 {
     const fx_type *x = input_type(n, 0), *w = input_type(n, 1);
-    if (!x || !w || w->rank < 2)
-        return 0;
-    int64_t filter = 2;
-    for (int i = 1; i < w->rank; i++)
-        filter = times(filter, w->dims[i].value);
-    return times(filter, numel(transposed ? x : n->type));
+    return x ? filter_flops(w, transposed ? x : n->type) : 0;
 }
 
 /* Matrix products: `param` is a matrix whose dimension `dim` (from the end) is summed over. */
@@ -89,6 +94,10 @@ static int64_t contraction_flops(const fx_node *n)
     case FX_OP_conv_transpose1d:
     case FX_OP_conv_transpose2d_input:
         return conv_flops(n, true);
+    case FX_OP_convolution_backward: /* each gradient costs what the convolution does */
+        return times(fx_node_asks(n, 10, 0) + fx_node_asks(n, 10, 1), filter_flops(input_type(n, 2), input_type(n, fx_node_bool(n, 7) ? 1 : 0)));
+    case FX_OP_conv_weight_grad:
+        return filter_flops(n->type, input_type(n, 0));
     case FX_OP_linear:
     case FX_OP_mm:
     case FX_OP_bmm:

@@ -96,17 +96,23 @@ static fx_status conv_set(fx_infer *c, conv *v)
     return fx_infer_set(c, v->x->dtype, lead + 1 + v->spatial, dims);
 }
 
-static fx_status conv_begin(fx_infer *c, conv *v)
+/* input: the position of the input, which the weight follows. */
+static fx_status conv_operands(fx_infer *c, conv *v, int input)
 {
     memset(v, 0, sizeof *v);
     v->groups = 1;
-    FX_TRY(fx_infer_tensor(c, 0, &v->x));
-    FX_TRY(fx_infer_tensor(c, 1, &v->w));
-    FX_TRY(fx_infer_optional(c, 2, &v->b));
+    FX_TRY(fx_infer_tensor(c, input, &v->x));
+    FX_TRY(fx_infer_tensor(c, input + 1, &v->w));
     v->spatial = v->w->rank - 2;
     if (v->spatial < 1 || v->spatial > MAX_SPATIAL)
         return fx_infer_fail(c, "argument 'weight': expected rank 3 to 5, got %s", fx_infer_text(c, v->w));
     return FX_OK;
+}
+
+static fx_status conv_begin(fx_infer *c, conv *v)
+{
+    FX_TRY(conv_operands(c, v, 0));
+    return fx_infer_optional(c, 2, &v->b);
 }
 
 /* The number of spatial dims a row has by its name; 0: any. */
@@ -128,17 +134,66 @@ static fx_status check_spatial(const fx_infer *c, const conv *v)
     return FX_OK;
 }
 
+/* (stride, padding, dilation, transposed, output_padding, groups) from position `first` on. */
+static fx_status conv_settings(fx_infer *c, conv *v, int first)
+{
+    FX_TRY(fx_infer_ints(c, first, v->stride, v->spatial));
+    FX_TRY(fx_infer_ints(c, first + 1, v->pad, v->spatial));
+    FX_TRY(fx_infer_ints(c, first + 2, v->dilation, v->spatial));
+    v->transposed = fx_node_bool(c->node, first + 3);
+    FX_TRY(fx_infer_ints(c, first + 4, v->out_pad, v->spatial));
+    v->groups = fx_node_int(c->node, first + 5);
+    return conv_set(c, v);
+}
+
 fx_status infer_convolution(fx_infer *c)
 {
     conv v;
     FX_TRY(conv_begin(c, &v));
-    FX_TRY(fx_infer_ints(c, 3, v.stride, v.spatial));
-    FX_TRY(fx_infer_ints(c, 4, v.pad, v.spatial));
-    FX_TRY(fx_infer_ints(c, 5, v.dilation, v.spatial));
-    v.transposed = fx_node_bool(c->node, 6);
-    FX_TRY(fx_infer_ints(c, 7, v.out_pad, v.spatial));
-    v.groups = fx_node_int(c->node, 8);
-    return conv_set(c, &v);
+    return conv_settings(c, &v, 3);
+}
+
+/* (grad_output, input, weight, bias_sizes, then as convolution, output_mask): gradients of input, weight and bias. */
+fx_status infer_convolution_backward(fx_infer *c)
+{
+    conv v;
+    const fx_type *g;
+    FX_TRY(fx_infer_tensor(c, 0, &g));
+    FX_TRY(conv_operands(c, &v, 1));
+    FX_TRY(conv_settings(c, &v, 4));
+    FX_TRY(fx_infer_grad_of(c, g, c->result));
+    if (v.x->rank != v.spatial + 2)
+        return fx_infer_fail(c, "argument 'input': expected rank %d, got %s", v.spatial + 2, fx_infer_text(c, v.x));
+    for (int i = 2; i < v.x->rank; i++)
+        if (fx_dim_is(v.x->dims[i], 0))
+            return fx_infer_refuse(c, "argument 'input': expected pixels, got %s", fx_infer_text(c, v.x));
+    const fx_type *bias = fx_type_tensor(c->ctx, g->dtype, 1, &g->dims[1], NULL);
+    return fx_infer_masked(c, 10, (const fx_type *[]){v.x, v.w, bias});
+}
+
+/* (grad_output, input, weight_size, stride, padding, dilation, groups): what lowering makes of the gradient of the weight of a convolution
+ * over two dims that is not transposed. */
+fx_status infer_conv_weight_grad(fx_infer *c)
+{
+    conv v = {.spatial = 2};
+    const fx_type *g;
+    int64_t size[4];
+    fx_dim dims[4];
+    FX_TRY(fx_infer_tensor(c, 0, &g));
+    FX_TRY(fx_infer_tensor(c, 1, &v.x));
+    FX_TRY(fx_infer_ints(c, 2, size, 4));
+    for (int i = 0; i < 4; i++)
+        dims[i] = fx_dim_of(size[i]);
+    v.w = fx_type_tensor(c->ctx, v.x->dtype, 4, dims, NULL);
+    FX_TRY(fx_infer_ints(c, 3, v.stride, 2));
+    FX_TRY(fx_infer_ints(c, 4, v.pad, 2));
+    FX_TRY(fx_infer_ints(c, 5, v.dilation, 2));
+    v.groups = fx_node_int(c->node, 6);
+    FX_TRY(conv_set(c, &v));
+    /* Of what the image has beyond the last window nothing is read: the gradient may be of a smaller image. */
+    if (g->dtype != v.x->dtype || g->rank != 4 || fx_dim_differ(g->dims[0], v.x->dims[0]) || fx_dim_differ(g->dims[1], dims[0]))
+        return fx_infer_fail(c, "argument 'grad_output': expected %s, got %s", fx_infer_text(c, c->result), fx_infer_text(c, g));
+    return fx_infer_set(c, v.x->dtype, 4, dims);
 }
 
 fx_status infer_conv(fx_infer *c)
@@ -304,23 +359,29 @@ typedef struct pool {
     bool ceil_mode;
 } pool;
 
-static fx_status pool_begin(const fx_infer *c, pool *p, int spatial)
+/* self: its position; kernel_size, stride and padding follow. */
+static fx_status pool_at(const fx_infer *c, pool *p, int spatial, int self)
 {
     memset(p, 0, sizeof *p);
     p->spatial = spatial;
     p->dilation[0] = p->dilation[1] = 1;
-    FX_TRY(fx_infer_tensor(c, 0, &p->x));
+    FX_TRY(fx_infer_tensor(c, self, &p->x));
     if (fx_dtype_is_complex(p->x->dtype) || p->x->dtype == FX_BOOL)
         return fx_infer_refuse(c, "dtype %s is not supported", fx_dtype_name(p->x->dtype));
     if (p->x->rank != spatial + 1 && p->x->rank != spatial + 2)
         return fx_infer_fail(c, "argument 'self': expected rank %d or %d, got %s", spatial + 1, spatial + 2, fx_infer_text(c, p->x));
-    FX_TRY(fx_infer_ints(c, 1, p->kernel, spatial));
-    const fx_arg *stride = fx_node_arg(c->node, 2);
+    FX_TRY(fx_infer_ints(c, self + 1, p->kernel, spatial));
+    const fx_arg *stride = fx_node_arg(c->node, self + 2);
     if (stride->kind == FX_ARG_NONE || (stride->n == 0 && (stride->kind == FX_ARG_LIST || stride->kind == FX_ARG_TUPLE)))
         memcpy(p->stride, p->kernel, sizeof p->stride);
     else
-        FX_TRY(fx_infer_ints(c, 2, p->stride, spatial));
-    return fx_infer_ints(c, 3, p->pad, spatial);
+        FX_TRY(fx_infer_ints(c, self + 2, p->stride, spatial));
+    return fx_infer_ints(c, self + 3, p->pad, spatial);
+}
+
+static fx_status pool_begin(const fx_infer *c, pool *p, int spatial)
+{
+    return pool_at(c, p, spatial, 0);
 }
 
 /* ATen's pooling_output_shape: in ceil mode the last window must start inside the input or its left padding. */
@@ -378,6 +439,48 @@ fx_status infer_avg_pool(fx_infer *c)
         return fx_infer_fail(c, "argument 'divisor_override': expected a number other than 0");
     FX_TRY(pool_dims(c, &p, dims));
     return fx_infer_set(c, p.x->dtype, p.x->rank, dims);
+}
+
+/* Gradients of pools with windows: (grad_output, self, kernel_size, stride, padding, ...). */
+fx_status infer_pool_backward(fx_infer *c)
+{
+    pool p;
+    const fx_type *g, *indices;
+    fx_dim dims[FX_MAX_RANK];
+    bool max = c->node->op->id == FX_OP_max_pool2d_with_indices_backward;
+    FX_TRY(fx_infer_tensor(c, 0, &g));
+    FX_TRY(pool_at(c, &p, 2, 1));
+    if (max)
+        FX_TRY(fx_infer_ints(c, 5, p.dilation, 2));
+    p.ceil_mode = fx_node_bool(c->node, max ? 6 : 5);
+    if (!max && !fx_node_is_none(c->node, 7) && fx_node_int(c->node, 7) == 0)
+        return fx_infer_fail(c, "argument 'divisor_override': expected a number other than 0");
+    FX_TRY(pool_dims(c, &p, dims));
+    FX_TRY(fx_infer_set(c, p.x->dtype, p.x->rank, dims));
+    FX_TRY(fx_infer_grad_of(c, g, c->result));
+    if (max) {
+        FX_TRY(fx_infer_tensor(c, 7, &indices));
+        FX_TRY(fx_infer_grad_indices(c, g, indices));
+    }
+    return fx_infer_set(c, p.x->dtype, p.x->rank, p.x->dims);
+}
+
+/* Gradients of adaptive pools: (grad_output, self[, indices]); any output size is one. */
+fx_status infer_adaptive_pool_backward(fx_infer *c)
+{
+    const fx_type *g, *x, *indices;
+    FX_TRY(fx_infer_tensor(c, 0, &g));
+    FX_TRY(fx_infer_tensor(c, 1, &x));
+    if ((x->rank != 3 && x->rank != 4) || g->rank != x->rank || g->dtype != x->dtype || !fx_dtype_is_float(x->dtype))
+        return fx_infer_fail(c, "expected floats of one dtype and rank 3 or 4, got %s and %s", fx_infer_text(c, g), fx_infer_text(c, x));
+    for (int i = 0; i < x->rank; i++)
+        if (i < x->rank - 2 ? fx_dim_differ(g->dims[i], x->dims[i]) : fx_dim_is(x->dims[i], 0) || fx_dim_is(g->dims[i], 0))
+            return fx_infer_fail(c, "argument 'grad_output': expected a gradient of a pool of %s, got %s", fx_infer_text(c, x), fx_infer_text(c, g));
+    if (c->node->op->id == FX_OP_adaptive_max_pool2d_backward) {
+        FX_TRY(fx_infer_tensor(c, 2, &indices));
+        FX_TRY(fx_infer_grad_indices(c, g, indices));
+    }
+    return fx_infer_set(c, x->dtype, x->rank, x->dims);
 }
 
 fx_status infer_adaptive_pool(fx_infer *c)
@@ -450,4 +553,21 @@ fx_status infer_upsample(fx_infer *c)
         if ((!dims[i].sym && dims[i].value < 1) || fx_dim_is(x->dims[i], 0))
             return fx_infer_fail(c, "expected spatial sizes of at least 1, got %s", fx_infer_text(c, x));
     return fx_infer_set(c, x->dtype, 4, dims);
+}
+
+/* (grad_output, output_size, input_size, ...): the result has input_size. */
+fx_status infer_upsample_backward(fx_infer *c)
+{
+    const fx_type *g;
+    fx_dim out[2], in[4];
+    int n, m;
+    FX_TRY(fx_infer_tensor(c, 0, &g));
+    FX_TRY(fx_infer_dims(c, 1, out, 2, &n));
+    FX_TRY(fx_infer_dims(c, 2, in, 4, &m));
+    if (n != 2 || m != 4 || g->rank != 4 || !fx_dtype_is_float(g->dtype))
+        return fx_infer_fail(c, "expected floats of rank 4, 2 output and 4 input sizes, got %s, %d and %d", fx_infer_text(c, g), n, m);
+    for (int i = 0; i < 4; i++)
+        if (fx_dim_differ(g->dims[i], i < 2 ? in[i] : out[i - 2]) || (i > 1 && (fx_dim_is(in[i], 0) || fx_dim_is(out[i - 2], 0))))
+            return fx_infer_fail(c, "argument 'grad_output': expected the sizes of the output, got %s", fx_infer_text(c, g));
+    return fx_infer_set(c, g->dtype, 4, in);
 }

@@ -199,24 +199,6 @@ static fx_status float_input(const fx_infer *c, const fx_type **x, int min_rank)
     return FX_OK;
 }
 
-fx_status infer_batch_norm(fx_infer *c)
-{
-    const fx_type *x, *t;
-    FX_TRY(float_input(c, &x, 2));
-    FX_TRY(vectors(c, 1, 4, x->dims[1]));
-    if (c->node->op->id == FX_OP_batch_norm) {
-        if (fx_node_bool(c->node, 5))
-            return fx_infer_refuse(c, "exported in training mode; call model.eval() before torch.export");
-        for (int i = 3; i < 5; i++)
-            FX_TRY(fx_infer_tensor(c, i, &t));
-        return fx_infer_set(c, x->dtype, x->rank, x->dims);
-    }
-    FX_TRY(fx_infer_set(c, x->dtype, x->rank, x->dims));
-    const fx_type *none = fx_type_tensor(c->ctx, x->dtype, 1, (fx_dim[]){fx_dim_of(0)}, NULL);
-    c->result = fx_type_tuple(c->ctx, 3, (const fx_type *[]){c->result, none, none});
-    return FX_OK;
-}
-
 /* Whether x's last dims are these. */
 static bool ends_with(const fx_type *x, int n, const fx_dim *dims)
 {

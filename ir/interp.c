@@ -500,14 +500,13 @@ static fx_status check_no_copy(const fx_eval_run *run, const fx_tensor *self, co
                         "its operand allow", view->name, view->target);
 }
 
-/* Writes an in-place call's result into its first argument, whose memory all its views share. */
-static fx_status store_inplace(fx_eval_run *run)
+/* Writes a value into an operand, whose memory all its views share; *value is that operand then. */
+static fx_status write_operand(fx_eval_run *run, const fx_tensor *given, fx_tensor *value)
 {
     fx_eval *c = &run->base;
-    const fx_tensor *given = fx_eval_input(c, 0);
     if (!given)
         return fx_eval_fail(c, FX_ERR_TYPE, "expected a tensor to change in place");
-    if (c->out[0].data == given->data && c->out[0].storage == given->storage)
+    if (value->data == given->data && value->storage == given->storage)
         return FX_OK;
     fx_tensor self = *given;
     const block *b = block_of(run->heap, &self);
@@ -517,9 +516,24 @@ static fx_status store_inplace(fx_eval_run *run)
             return fx_eval_fail(c, FX_ERR_UNSUPPORTED, "changes a parameter, buffer or constant in place");
         FX_TRY(run->writable(run, &self));
     }
-    fx_tensor_assign(&self, &c->out[0]);
-    c->out[0] = self;
-    c->n_out = 1;
+    fx_tensor_assign(&self, value);
+    *value = self;
+    return FX_OK;
+}
+
+/* What a call changes beside giving a value: its first argument, or running statistics, which stand behind its results. */
+static fx_status store_changes(fx_eval_run *run)
+{
+    fx_eval *c = &run->base;
+    if (fx_node_is_inplace(c->node)) {
+        FX_TRY(write_operand(run, fx_eval_input(c, 0), &c->out[0]));
+        c->n_out = 1;
+    }
+    if (c->node->op->infer != infer_batch_norm)
+        return FX_OK;
+    fx_batch_norm b = fx_batch_norm_of(c->node);
+    for (int i = 0; b.writes && i < 2; i++)
+        FX_TRY(write_operand(run, fx_eval_input(c, b.running + i), &c->out[b.results + i]));
     return FX_OK;
 }
 
@@ -535,8 +549,11 @@ fx_status fx_eval_call(fx_eval_run *run, const fx_type *const *types)
     bool many = run->type->kind == FX_TYPE_TUPLE && run->type->n > (int)(sizeof run->few / sizeof *run->few);
     c->out = many ? fx_eval_scratch(c, run->type->n, sizeof *c->out) : run->few;
     FX_TRY(n->op->eval(c));
+    for (int i = 0; run->type->kind == FX_TYPE_TUPLE && i < run->type->n; i++)
+        if (run->type->items[i]->kind == FX_TYPE_NONE) /* nobody reads it: a tensor without elements */
+            fx_eval_new(c, i, FX_U8, 1, (int64_t[]){0});
     c->n_out = run->type->kind == FX_TYPE_TUPLE ? run->type->n : run->type->kind != FX_TYPE_NONE;
-    return fx_node_is_inplace(n) ? store_inplace(run) : FX_OK;
+    return store_changes(run);
 }
 
 fx_status fx_tensor_copy(fx_context *ctx, const fx_tensor *t, fx_tensor *out)

@@ -239,7 +239,8 @@ static double given_scale(const fx_eval *c, int d)
     const fx_arg *a = NULL;
     switch (c->node->op->id) {
     case FX_OP_upsample_nearest2d: a = fx_node_arg(c->node, 2 + d); break;
-    case FX_OP_upsample_bilinear2d: a = fx_node_arg(c->node, 3 + d); break;
+    case FX_OP_upsample_bilinear2d: case FX_OP_upsample_nearest2d_backward: a = fx_node_arg(c->node, 3 + d); break;
+    case FX_OP_upsample_bilinear2d_backward: a = fx_node_arg(c->node, 4 + d); break;
     case FX_OP_upsample_nearest2d_vec: a = fx_node_arg(c->node, 2); break;
     case FX_OP_upsample_bilinear2d_vec: a = fx_node_arg(c->node, 3); break;
     default: break;
@@ -325,6 +326,129 @@ fx_status eval_upsample_bilinear(fx_eval *c)
             *to++ = (1 - h.weight) * ((1 - w.weight) * row[0] + w.weight * row[w.step]) +
                     h.weight * ((1 - w.weight) * next[0] + w.weight * next[w.step]);
         }
+    finish_doubles(c, y);
+    return FX_OK;
+}
+
+/* ---- gradients -------------------------------------------------------------------------------------------------------- */
+
+/* The gradient as doubles, and zeros for that of self; sizes of planes, in pixels. */
+static fx_status gradient(fx_eval *c, pool *p, const double **g, double **y)
+{
+    const fx_tensor *grad = fx_eval_input(c, 0);
+    const fx_type *t = fx_eval_type(c, 0);
+    *p = (pool){.planes = 1, .dh = 1, .dw = 1};
+    for (int i = 0; i < t->rank - 2; i++)
+        p->planes *= t->dims[i].value;
+    p->ih = t->dims[t->rank - 2].value;
+    p->iw = t->dims[t->rank - 1].value;
+    p->oh = grad->sizes[t->rank - 2];
+    p->ow = grad->sizes[t->rank - 1];
+    FX_TRY(doubles(c, grad, g, y));
+    memset(*y, 0, (size_t)(p->planes * p->ih * p->iw) * sizeof **y);
+    return FX_OK;
+}
+
+fx_status eval_max_pool_backward(fx_eval *c)
+{
+    const double *g;
+    double *y;
+    const void *indices;
+    pool p;
+    FX_TRY(gradient(c, &p, &g, &y));
+    FX_TRY(fx_eval_array(c, fx_eval_input(c, c->node->op->id == FX_OP_adaptive_max_pool2d_backward ? 2 : 7), FX_KIND_INT, 0, NULL, &indices));
+    for (int64_t i = 0; i < p.planes * p.oh * p.ow; i++) {
+        int64_t at = ((const int64_t *)indices)[i];
+        if (at < 0 || at >= p.ih * p.iw)
+            return fx_eval_fail(c, FX_ERR_ARGUMENT, "argument 'indices': expected places from 0 to %lld, got %lld", (long long)(p.ih * p.iw - 1),
+                                (long long)at);
+        y[i / (p.oh * p.ow) * p.ih * p.iw + at] += g[i];
+    }
+    finish_doubles(c, y);
+    return FX_OK;
+}
+
+/* Adds g / count to the elements of a window of a plane. */
+static void share(const pool *p, double *y, double g, int64_t h0, int64_t h1, int64_t w0, int64_t w1, int64_t count)
+{
+    for (int64_t h = h0; h < h1; h++)
+        for (int64_t w = w0; w < w1; w++)
+            y[h * p->iw + w] += g / (double)count;
+}
+
+fx_status eval_avg_pool_backward(fx_eval *c)
+{
+    const double *g;
+    double *y;
+    pool p;
+    FX_TRY(gradient(c, &p, &g, &y));
+    window(c, 2, 2, &p.kh, &p.kw);
+    p.sh = p.kh;
+    p.sw = p.kw;
+    window(c, 3, 2, &p.sh, &p.sw);
+    window(c, 4, 2, &p.ph, &p.pw);
+    for (int64_t i = 0; i < p.planes * p.oh * p.ow; i++) {
+        int64_t o = i % (p.oh * p.ow), h0 = o / p.ow * p.sh - p.ph, w0 = o % p.ow * p.sw - p.pw;
+        int64_t h1 = least(h0 + p.kh, p.ih + p.ph), w1 = least(w0 + p.kw, p.iw + p.pw), count = (h1 - h0) * (w1 - w0);
+        h0 = h0 < 0 ? 0 : h0;
+        w0 = w0 < 0 ? 0 : w0;
+        h1 = least(h1, p.ih);
+        w1 = least(w1, p.iw);
+        if (!fx_node_is_none(c->node, 7))
+            count = fx_node_int(c->node, 7);
+        else if (!fx_node_bool(c->node, 6))
+            count = (h1 - h0) * (w1 - w0);
+        share(&p, y + i / (p.oh * p.ow) * p.ih * p.iw, g[i], h0, h1, w0, w1, count);
+    }
+    finish_doubles(c, y);
+    return FX_OK;
+}
+
+fx_status eval_adaptive_avg_pool_backward(fx_eval *c)
+{
+    const double *g;
+    double *y;
+    pool p;
+    FX_TRY(gradient(c, &p, &g, &y));
+    for (int64_t i = 0; i < p.planes * p.oh * p.ow; i++) {
+        int64_t o = i % (p.oh * p.ow), h0 = window_start(o / p.ow, p.ih, p.oh), h1 = window_end(o / p.ow, p.ih, p.oh);
+        int64_t w0 = window_start(o % p.ow, p.iw, p.ow), w1 = window_end(o % p.ow, p.iw, p.ow);
+        share(&p, y + i / (p.oh * p.ow) * p.ih * p.iw, g[i], h0, h1, w0, w1, (h1 - h0) * (w1 - w0));
+    }
+    finish_doubles(c, y);
+    return FX_OK;
+}
+
+fx_status eval_upsample_nearest_backward(fx_eval *c)
+{
+    const double *g;
+    double *y, sh = given_scale(c, 0), sw = given_scale(c, 1);
+    pool p;
+    FX_TRY(gradient(c, &p, &g, &y));
+    for (int64_t i = 0; i < p.planes * p.oh * p.ow; i++) {
+        int64_t o = i % (p.oh * p.ow);
+        y[i / (p.oh * p.ow) * p.ih * p.iw + nearest(o / p.ow, p.ih, p.oh, sh) * p.iw + nearest(o % p.ow, p.iw, p.ow, sw)] += g[i];
+    }
+    finish_doubles(c, y);
+    return FX_OK;
+}
+
+fx_status eval_upsample_bilinear_backward(fx_eval *c)
+{
+    bool single = fx_eval_input(c, 0)->dtype != FX_F64, align = fx_node_bool(c->node, 3);
+    const double *g;
+    double *y, sh = given_scale(c, 0), sw = given_scale(c, 1);
+    pool p;
+    FX_TRY(gradient(c, &p, &g, &y));
+    for (int64_t i = 0; i < p.planes * p.oh * p.ow; i++) {
+        int64_t o = i % (p.oh * p.ow);
+        source h = linear_source(o / p.ow, p.ih, p.oh, sh, align, single), w = linear_source(o % p.ow, p.iw, p.ow, sw, align, single);
+        double *row = y + i / (p.oh * p.ow) * p.ih * p.iw + h.low * p.iw + w.low, *next = row + h.step * p.iw;
+        row[0] += (1 - h.weight) * (1 - w.weight) * g[i];
+        row[w.step] += (1 - h.weight) * w.weight * g[i];
+        next[0] += h.weight * (1 - w.weight) * g[i];
+        next[w.step] += h.weight * w.weight * g[i];
+    }
     finish_doubles(c, y);
     return FX_OK;
 }

@@ -327,36 +327,6 @@ static fx_status vector(fx_eval *c, int param, const double **p)
     return FX_OK;
 }
 
-fx_status eval_batch_norm(fx_eval *c)
-{
-    const fx_tensor *x = fx_eval_input(c, 0);
-    bool legit = c->node->op->id == FX_OP__native_batch_norm_legit_no_training;
-    double eps = fx_node_float(c->node, legit ? 6 : 7);
-    const double *weight, *bias, *mean, *var;
-    const void *p;
-    FX_TRY(vector(c, 1, &weight));
-    FX_TRY(vector(c, 2, &bias));
-    FX_TRY(vector(c, 3, &mean));
-    FX_TRY(vector(c, 4, &var));
-    FX_TRY(fx_eval_array(c, x, FX_KIND_F64, 0, NULL, &p));
-    const double *from = p;
-    double *y = fx_eval_target(c, 0, FX_KIND_F64), *to = y;
-    int64_t inner = 1;
-    for (int i = 2; i < x->rank; i++)
-        inner *= x->sizes[i];
-    for (int64_t r = 0; r < x->sizes[0] * x->sizes[1]; r++) {
-        int64_t ch = r % x->sizes[1];
-        double scale = (weight ? weight[ch] : 1) / sqrt(var[ch] + eps), shift = bias ? bias[ch] : 0;
-        for (int64_t i = 0; i < inner; i++)
-            *to++ = (*from++ - mean[ch]) * scale + shift;
-    }
-    fx_eval_finish(c, 0, FX_KIND_F64, y);
-    if (legit)
-        for (int i = 1; i < 3; i++)
-            fx_eval_out(c, i);
-    return FX_OK;
-}
-
 /* Rows of n elements to mean 0 and variance 1; statistics go to results 1 and 2 where the row has them. */
 static fx_status normalize(fx_eval *c, int64_t rows, int64_t n, double eps, double *y, bool stats)
 {

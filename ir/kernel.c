@@ -294,6 +294,19 @@ static fx_dim conv2d_extent(const fx_program *p, footprint *f, char arg)
     }
 }
 
+static fx_dim weight_grad_extent(const footprint *f, char arg)
+{
+    fx_dim groups = field(f, "groups"), oc = field(f, "oc"), ic = field(f, "ic");
+    switch (arg) {
+    case 'x':
+        return nhwc(f, true, arg, fx_dim_mul(f->ctx, groups, ic));
+    case 'g':
+        return nhwc(f, false, arg, fx_dim_mul(f->ctx, groups, oc));
+    default:
+        return product(f, 5, (fx_dim[]){field(f, "kh"), field(f, "kw"), ic, groups, oc});
+    }
+}
+
 static fx_dim gemm_extent(const fx_program *p, footprint *f, char arg)
 {
     const char *const rows[] = {"batch", "m"}, *const x[] = {"x_b", "x_m"}, *const y[] = {"y_b", "y_m"}, *const r[] = {"r_b", "r_m"};
@@ -351,7 +364,7 @@ static fx_dim attention_extent(const footprint *f, char arg)
     }
 }
 
-/* Elements argument `arg` (x, y, w, b, r; k, v, b, m) spans from its offset on; -1 when the kernel does not say. */
+/* Elements argument `arg` (x, y, w, b, r, g; k, v, b, m) spans from its offset on; -1 when the kernel does not say. */
 static fx_dim extent_of(const fx_program *p, const fx_call_stmt *c, char arg)
 {
     footprint f = {.ctx = p->ctx, .c = c};
@@ -360,6 +373,8 @@ static fx_dim extent_of(const fx_program *p, const fx_call_stmt *c, char arg)
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
         return conv2d_extent(p, &f, arg);
+    case FX_K_conv2d_weight_grad:
+        return weight_grad_extent(&f, arg);
     case FX_K_gemm:
     case FX_K_matmul:
         return gemm_extent(p, &f, arg);

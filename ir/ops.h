@@ -58,6 +58,21 @@ fx_status fx_infer_set(fx_infer *c, fx_dtype dtype, int rank, const fx_dim *dims
 fx_dtype fx_infer_dtype(const fx_infer *c, int param, fx_dtype otherwise);
 const char *fx_infer_text(const fx_infer *c, const fx_type *t);      /* a type as text, for messages */
 
+/* infer_image_grad.c, for gradients: g is of the type of what was computed; indices are int64 of its shape. */
+fx_status fx_infer_grad_of(const fx_infer *c, const fx_type *g, const fx_type *y);
+fx_status fx_infer_grad_indices(const fx_infer *c, const fx_type *g, const fx_type *indices);
+/* Sets a tuple of three, of which those that the bool[3] parameter does not ask for are None. */
+fx_status fx_infer_masked(fx_infer *c, int mask, const fx_type *const *types);
+bool fx_node_asks(const fx_node *n, int mask, int result);           /* whether it asks for one */
+/* Batch norms of all spellings: does this one compute its statistics, and where are they written to? */
+typedef struct fx_batch_norm {
+    bool training, writes;           /* by the mean and variance of x; these go to the running ones */
+    bool functional;                 /* the running ones are two more results */
+    int results;                     /* as the row has them */
+    int running, momentum, eps;      /* positions: of running_mean (running_var follows), -1: none */
+} fx_batch_norm;
+fx_batch_norm fx_batch_norm_of(const fx_node *n);
+
 /* Comparisons (their arithmetic: ir.h). */
 bool fx_dim_same(fx_dim a, fx_dim b);                                /* surely equal */
 bool fx_dim_differ(fx_dim a, fx_dim b);                              /* surely not equal */

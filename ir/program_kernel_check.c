@@ -100,6 +100,14 @@ static void check_conv(fx_check *c, const fx_call_stmt *call)
                      fx_check_text(c, field(call, "oc")));
 }
 
+static void check_weight_grad(fx_check *c, const fx_call_stmt *call)
+{
+    static const char *const sizes[] = {"n", "ih", "iw", "ic", "oh", "ow", "oc", "groups", "kh", "kw", "sh", "sw", "dh", "dw", NULL};
+    static const char *const others[] = {"ph", "pw", "xs_n", "xs_h", "xs_w", "ys_n", "ys_h", "ys_w", NULL};
+    positive(c, call, sizes);
+    not_negative(c, call, others);
+}
+
 static void check_gemm(fx_check *c, const fx_call_stmt *call)
 {
     static const char *const sizes[] = {"batch", "m", "n", NULL};
@@ -296,6 +304,9 @@ static void check_fields(fx_check *c, const fx_call_stmt *call)
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
         check_conv(c, call);
+        break;
+    case FX_K_conv2d_weight_grad:
+        check_weight_grad(c, call);
         break;
     case FX_K_gemm:
     case FX_K_matmul:

@@ -97,6 +97,24 @@ static void run_conv(const fx_program *p, const fx_call_stmt *c, const fxrt_conv
     }
 }
 
+static void run_weight_grad(const fxrt_conv2d_desc *d, const float *x, const float *g, float *y)
+{
+    for (int64_t kh = 0; kh < d->kh; kh++)
+    for (int64_t kw = 0; kw < d->kw; kw++)
+    for (int64_t i = 0; i < d->ic; i++)
+    for (int64_t o = 0; o < (int64_t)d->groups * d->oc; o++) {
+        double sum = 0;
+        for (int64_t n = 0; n < d->n; n++)
+        for (int64_t oh = 0; oh < d->oh; oh++)
+        for (int64_t ow = 0; ow < d->ow; ow++) {
+            int64_t ih = source(false, oh, kh, d->sh, d->ph, d->dh, d->ih), iw = source(false, ow, kw, d->sw, d->pw, d->dw, d->iw);
+            if (ih >= 0 && iw >= 0)
+                sum += (double)x[n * d->xs_n + ih * d->xs_h + iw * d->xs_w + o / d->oc * d->ic + i] * g[n * d->ys_n + oh * d->ys_h + ow * d->ys_w + o];
+        }
+        *y++ = (float)sum;
+    }
+}
+
 static void run_gemm(const fx_program *p, const fx_call_stmt *c, const fxrt_gemm_desc *d, const float *x, const float *w, const float *b,
                      const float *r, float *y)
 {
@@ -350,6 +368,9 @@ void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs)
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
         run_conv(p, c, &d.conv2d, at[0], at[1], at[2], at[3], at[4]);
+        break;
+    case FX_K_conv2d_weight_grad:
+        run_weight_grad(&d.conv2d, at[0], argument(k, bufs, "g"), at[4]);
         break;
     case FX_K_gemm:
     case FX_K_matmul:

@@ -1,8 +1,9 @@
-/* lower/build_contract.c: contractions that no kernel takes (other dtypes, computed weights of convolutions), as plain loops: a sum in a local for each element of the result.
+/* lower/build_contract.c: contractions that no kernel takes (other dtypes), as plain loops: a sum in a local for each element of the result.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <string.h>
 
 #include "lower/build.h"
+#include "passes/rewrite.h"
 
 /* What is being summed: loops around one element of the result, and around one product. */
 typedef struct sum {
@@ -259,13 +260,58 @@ static fx_status build_convolution(fx_build *b, fx_node *root, fx_node *n)
     return FX_OK;
 }
 
+/* The gradient of a weight (grad_output, input, weight_size, stride, padding, dilation, groups): for each of its elements the sum over all
+ * places of the gradient that reach into the image. */
+static fx_status build_weight_grad(fx_build *b, fx_node *root, fx_node *n)
+{
+    fx_window g, x, out;
+    FX_TRY(fx_build_value(b, fx_node_input(n, 0), &g));
+    FX_TRY(fx_build_value(b, fx_node_input(n, 1), &x));
+    FX_TRY(fx_build_place(b, root, NULL, &out));
+    int64_t stride[2], pad[2], dil[2], groups = fx_node_int(n, 6);
+    fx_node_ints(n, 3, stride, 2);
+    fx_node_ints(n, 4, pad, 2);
+    fx_node_ints(n, 5, dil, 2);
+    int64_t oc = out.dims[0].value / groups;
+    fx_context *c = b->ctx;
+    fx_step *step = fx_build_step(b, root, fx_arena_printf(b->piece, "gradient of a weight in %s", fx_dtype_name(out.dtype)));
+    sum s = sum_begin(b, out.dtype);
+    int vg = over(&s, fx_dim_of(groups), true, "g"), vo = over(&s, fx_dim_of(oc), groups == 1, "o"), vi = over(&s, out.dims[1], false, "i");
+    int vk[2] = {over(&s, out.dims[2], false, "kh"), over(&s, out.dims[3], false, "kw")};
+    int vn = along(&s, g.dims[0], "n"), at[2] = {along(&s, g.dims[2], "h"), along(&s, g.dims[3], "w")};
+    fx_affine gi = fx_affine_dim(g.offset), xi = fx_affine_dim(x.offset), yi = fx_affine_dim(out.offset);
+    step_by(b, &yi, vg, fx_dim_scale(c, out.strides[0], oc));
+    step_by(b, &yi, vo, out.strides[0]);
+    step_by(b, &yi, vi, out.strides[1]);
+    step_by(b, &gi, vg, fx_dim_scale(c, g.strides[1], oc));
+    step_by(b, &gi, vo, g.strides[1]);
+    step_by(b, &gi, vn, g.strides[0]);
+    step_by(b, &xi, vg, fx_dim_mul(c, x.strides[1], out.dims[1]));
+    step_by(b, &xi, vi, x.strides[1]);
+    step_by(b, &xi, vn, x.strides[0]);
+    for (int d = 0; d < 2; d++) {
+        fx_affine place = fx_affine_const(-pad[d]);
+        step_by(b, &place, at[d], fx_dim_of(stride[d]));
+        step_by(b, &place, vk[d], fx_dim_of(dil[d]));
+        guard(&s, &place, x.dims[2 + d]);
+        step_by(b, &yi, vk[d], out.strides[2 + d]);
+        step_by(b, &gi, at[d], g.strides[2 + d]);
+        xi.base = fx_dim_add(c, xi.base, fx_dim_scale(c, x.strides[2 + d], -pad[d]));
+        step_by(b, &xi, at[d], fx_dim_scale(c, x.strides[2 + d], stride[d]));
+        step_by(b, &xi, vk[d], fx_dim_scale(c, x.strides[2 + d], dil[d]));
+    }
+    const fx_sexpr *gradient = fx_s_cast(b->p, s.dtype, fx_s_load(b->p, g.buf, &gi));
+    const fx_sexpr *image = fx_s_cast(b->p, s.dtype, fx_s_load(b->p, x.buf, &xi));
+    sum_end(&s, step, fx_s_op(b->p, FX_S_mul, s.dtype, gradient, image, NULL), NULL, &out, &yi);
+    b->value[root->id] = out;
+    return FX_OK;
+}
+
 bool fx_build_has_kernel(const fx_node *n)
 {
     fx_dtype d = n->type->dtype;
-    if (d != FX_F32 && d != FX_F16 && d != FX_BF16)
-        return false;
-    const fx_node *bias = n->op->id == FX_OP_convolution ? fx_node_input(n, 2) : NULL;
-    return n->op->id != FX_OP_convolution || (fx_build_is_constant(fx_node_input(n, 1)) && (!bias || fx_build_is_constant(bias)));
+    bool sized = n->op->id != FX_OP_convolution || fx_is_tensor(fx_node_input(n, 1));
+    return (d == FX_F32 || d == FX_F16 || d == FX_BF16) && sized;
 }
 
 fx_status fx_build_sums(fx_build *b, fx_node *root)
@@ -276,6 +322,8 @@ fx_status fx_build_sums(fx_build *b, fx_node *root)
         return build_linear(b, root, n);
     case FX_OP_convolution:
         return build_convolution(b, root, n);
+    case FX_OP_conv_weight_grad:
+        return build_weight_grad(b, root, n);
     default:
         return build_matmul(b, root, n);
     }

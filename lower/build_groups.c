@@ -113,7 +113,7 @@ static void grow_tail(fx_build *b, fx_node *c, const uint32_t *position)
     fx_group g = {.anchor = c, .tail = ""};
     fx_node *last = c;
     /* other dtypes round after each op; plain loops take no tail */
-    bool grows = c->type->dtype == FX_F32 && !(b->opt->off & FX_OFF(FUSE)) && fx_build_has_kernel(c);
+    bool grows = c->type->dtype == FX_F32 && c->op->id != FX_OP_conv_weight_grad && !(b->opt->off & FX_OFF(FUSE)) && fx_build_has_kernel(c);
     if (grows && last->n_uses == 1) {
         fx_node *user = last->first_use->user, *other = plain_addend(user, last);
         bool later = other && is_contraction(other) && other->n_uses == 1 && position[other->id] > position[c->id];
@@ -248,6 +248,8 @@ static bool writes_slices(const fx_build *b, fx_node *n, int d, bool images)
     if (anchor && n->type->dtype == FX_F32) {
         if (anchor->op->id == FX_OP_convolution)
             return images;
+        if (anchor->op->id == FX_OP_conv_weight_grad)
+            return false;
         if (images)
             return false;
         bool batch = anchor->op->id == FX_OP_bmm;

@@ -39,7 +39,7 @@ static bool wants_channels_last(const fx_node *n)
 {
     if (n->opcode != FX_CALL_FUNCTION || !tensor_of(n) || tensor_of(n)->kind != FX_TYPE_TENSOR || tensor_of(n)->rank != 4)
         return false;
-    return n->op->id == FX_OP_convolution || n->op->id == FX_OP_native_group_norm || n->op->cls == FX_CLASS_POOL;
+    return n->op->id == FX_OP_convolution || n->op->id == FX_OP_conv_weight_grad || n->op->id == FX_OP_native_group_norm || n->op->cls == FX_CLASS_POOL;
 }
 
 /* Loops: they read and write any layout, and take that of their first operand. */

@@ -2,12 +2,13 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "lower/rewrite.h"
 
-/* _unsafe_index is index: checks stay, compiled programs have no unsafe ones. */
+/* _unsafe_index is index, _unsafe_index_put index_put: checks stay, compiled programs have no unsafe ones. */
 void fx_d_unsafe_index(fx_rw *w)
 {
-    fx_call c = fx_rw_call(w, FX_OP_index_Tensor);
-    fx_call_copy(&c, w->at, 0);
-    fx_call_copy(&c, w->at, 1);
+    bool put = w->at->op->id == FX_OP__unsafe_index_put;
+    fx_call c = fx_rw_call(w, put ? FX_OP_index_put : FX_OP_index_Tensor);
+    for (int p = 0; p < (put ? 4 : 2); p++)
+        fx_call_copy(&c, w->at, p);
     fx_rw_become(w, &c);
 }
 

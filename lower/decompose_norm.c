@@ -1,83 +1,8 @@
-/* lower/decompose_norm.c: norms, softmax and reductions in core rows, their dims spelled out.
+/* lower/decompose_norm.c: norms but batch norm, softmax and reductions in core rows, their dims spelled out.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "lower/rewrite.h"
 
 #include <math.h>
-
-/* A vector over channels under sizes that broadcast over x. */
-static fx_node *by_channel(fx_rw *w, fx_node *v, const fx_node *x, const char *suffix)
-{
-    fx_dim sizes[FX_MAX_RANK], in[FX_MAX_RANK];
-    int rank = fx_sizes(x, in);
-    for (int i = 0; i < rank; i++)
-        sizes[i] = i == 1 ? in[1] : fx_dim_of(1);
-    return fx_rw_view_to(w, v, rank, sizes, suffix);
-}
-
-/* Whether fold makes weights, or a multiplication and an addition, of a batch norm. */
-static bool folds(const fx_rw *w)
-{
-    bool good = fx_node_input(w->at, 0)->type->dtype == FX_F32;
-    for (int p = 1; p < 5; p++) {
-        const fx_node *v = fx_node_input(w->at, p);
-        good = good && (!v || (v->type->dtype == FX_F32 && fx_is_constant(v)));
-    }
-    return good;
-}
-
-/* (x - mean) * (weight / sqrt(var + eps)) + bias; in float32 for half-wide floats. */
-static fx_node *batch_norm(fx_rw *w, double eps)
-{
-    fx_node *x = fx_rw_wide(w, fx_node_input(w->at, 0)), *v[4];
-    static const char *const names[] = {"weight", "bias", "mean", "var"};
-    for (int k = 0; k < 4; k++) {
-        v[k] = fx_node_input(w->at, 1 + k);
-        if (v[k] && v[k]->type->dtype != x->type->dtype)
-            v[k] = fx_rw_cast(w, v[k], x->type->dtype, "wide");
-        if (v[k])
-            v[k] = by_channel(w, v[k], x, names[k]);
-    }
-    fx_node *root = fx_rw_unary(w, FX_OP_sqrt, fx_rw_number(w, FX_OP_add_Tensor, v[3], eps, "var_eps"), "std");
-    fx_node *scale = v[0] ? fx_rw_binary(w, FX_OP_div_Tensor, v[0], root, "scale") : fx_rw_unary(w, FX_OP_reciprocal, root, "scale");
-    fx_node *y = fx_rw_binary(w, FX_OP_mul_Tensor, fx_rw_binary(w, FX_OP_sub_Tensor, x, v[2], "centered"), scale, "scaled");
-    return v[1] ? fx_rw_binary(w, FX_OP_add_Tensor, y, v[1], "shifted") : y;
-}
-
-/* (input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn): result 0 of the native row. */
-void fx_d_batch_norm(fx_rw *w)
-{
-    if (!folds(w)) {
-        fx_rw_finish(w, batch_norm(w, fx_node_float(w->at, 7)));
-        return;
-    }
-    fx_call c = fx_rw_call(w, FX_OP__native_batch_norm_legit_no_training);
-    for (int p = 0; p < 5; p++)
-        fx_call_copy(&c, w->at, p);
-    fx_call_copy(&c, w->at, 6);
-    fx_call_copy(&c, w->at, 7);
-    fx_rw_item(w, fx_rw_node(w, &c, "all"), 0, NULL);
-}
-
-/* The other results are what training saves: empty in evaluation. */
-void fx_d_native_batch_norm(fx_rw *w)
-{
-    bool saved = fx_uses_result(w, 1) || fx_uses_result(w, 2);
-    if (folds(w) && !saved)
-        return;
-    const fx_type *t = w->at->type->items[0];
-    fx_node *y[3] = {batch_norm(w, fx_node_float(w->at, 6)), NULL, NULL};
-    if (w->status == FX_OK && y[0]->type->dtype != t->dtype)
-        y[0] = fx_rw_cast(w, y[0], t->dtype, "cast");
-    if (saved) {
-        fx_call c = fx_rw_call(w, FX_OP_full);
-        fx_call_ints(&c, 1, (int64_t[]){0});
-        fx_call_int(&c, 0);
-        fx_call_arg(&c, fx_arg_dtype(w->ctx, w->at->type->items[1]->dtype));
-        y[1] = y[2] = fx_rw_node(w, &c, "saved");
-    }
-    if (w->status == FX_OK)
-        fx_rw_results(w, 3, y);
-}
 
 void fx_d_layer_norm(fx_rw *w)
 {
@@ -112,7 +37,7 @@ static void group_rows(fx_rw *w, fx_dim groups, fx_node *const *vectors, int eps
     for (int k = 0; k < 2; k++) {
         if (!vectors[k])
             continue;
-        fx_node *v = by_channel(w, fx_rw_wide(w, vectors[k]), x, k ? "bias" : "weight");
+        fx_node *v = fx_by_channel(w, fx_rw_wide(w, vectors[k]), x, k ? "bias" : "weight");
         y[0] = fx_rw_binary(w, k ? FX_OP_add_Tensor : FX_OP_mul_Tensor, y[0], v, k ? "shifted" : "scaled");
     }
 }

@@ -45,9 +45,6 @@ static fx_status report(const findings *f)
 static const char *known_trouble(const char *target)
 {
     static const struct { const char *part, *why; } list[] = {
-        { "aten._native_batch_norm_legit.", "batch norm in training mode: call model.eval() before torch.export" },
-        { "aten._native_batch_norm_legit_functional", "batch norm in training mode: call model.eval() before torch.export" },
-        { "aten.native_batch_norm", "batch norm in training mode: call model.eval() before torch.export" },
         { "aten.multinomial", "this random operator cannot be compiled" },
         { "aten.randperm", "this random operator cannot be compiled" },
     };
@@ -74,11 +71,8 @@ static void look_at_call(findings *f, const fx_node *n)
         find(f, n, fx_arena_printf(f->scratch, "%s: this random operator cannot be compiled", n->target));
     switch (n->op->id) {
     case FX_OP_batch_norm:
-        if (fx_node_bool(n, 5))
-            find(f, n, fx_arena_printf(f->scratch, "%s: in training mode: call model.eval() before torch.export", n->target));
-        else if (fx_node_is_none(n, 3) || fx_node_is_none(n, 4))
-            find(f, n, fx_arena_printf(f->scratch, "%s: without running statistics (track_running_stats=False) cannot be compiled",
-                                       n->target));
+        if (!fx_node_bool(n, 5) && (fx_node_is_none(n, 3) || fx_node_is_none(n, 4)))
+            find(f, n, fx_arena_printf(f->scratch, "%s: in evaluation without running statistics cannot be compiled", n->target));
         break;
     case FX_OP_conv3d:
         find(f, n, fx_arena_printf(f->scratch, "%s: convolutions over 1 or 2 dims can be compiled, this is over 3", n->target));

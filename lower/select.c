@@ -259,6 +259,8 @@ fx_status fx_build_contraction(fx_build *b, fx_node *root)
     switch (n->op->id) {
     case FX_OP_convolution:
         return fx_select_convolution(b, root);
+    case FX_OP_conv_weight_grad:
+        return fx_select_weight_grad(b, root);
     case FX_OP_linear:
         return fx_select_linear(b, root);
     case FX_OP_mm:

@@ -49,7 +49,12 @@ bool fx_window_forward(fx_build *b, const fx_window *v); /* no stride is negativ
 /* Emits a call whose arguments are x and y, the value of n. */
 fx_status fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_window *x, const fx_window *y, const char *title);
 
+/* select_pack.c: a computed weight or bias, packed by a step of its own in front of the call; *id is the buffer. d: the call's sizes. */
+fx_status fx_select_packed_weight(fx_build *b, fx_node *root, fx_node *w, const fxrt_conv2d_desc *d, fx_kernel_id kernel, const char *name, int *id);
+fx_status fx_select_packed_bias(fx_build *b, fx_node *root, fx_node *bias, int32_t groups, int32_t columns, int32_t multiple, const char *name, int *id);
+
 fx_status fx_select_convolution(fx_build *b, fx_node *root); /* select_conv.c */
+fx_status fx_select_weight_grad(fx_build *b, fx_node *root);
 fx_status fx_select_linear(fx_build *b, fx_node *root);      /* select_matmul.c */
 fx_status fx_select_matmul(fx_build *b, fx_node *root);
 fx_status fx_select_attention(fx_build *b, fx_node *n);      /* select_attention.c */

@@ -17,8 +17,8 @@ static void set_image(fx_call_stmt *c, const fx_window *v, const char *h, const 
     fx_call_set_dim(c, name[2], v->strides[3]);
 }
 
-/* Packs the weights of a call whose fields are set; *ws is the workspace it needs. */
-static int pack(fx_build *b, const fx_call_stmt *c, const char *name, const float *w, size_t *ws)
+/* Packs the weights of a call whose fields are set. */
+static int pack(fx_build *b, const fx_call_stmt *c, const char *name, const float *w)
 {
     fxrt_conv2d_desc d;
     fx_call_to_desc(c, &d);
@@ -29,22 +29,28 @@ static int pack(fx_build *b, const fx_call_stmt *c, const char *name, const floa
     case FX_K_conv_transpose2d:
         id = fx_select_packed(b, wname, fxrt_conv_transpose2d_packed_size(&d, &b->tile), "panels of the transposed convolution", &packed);
         fxrt_conv_transpose2d_pack(&d, &b->tile, w, packed);
-        *ws = fxrt_conv_transpose2d_workspace(&d, &b->tile, b->threads);
         return id;
     case FX_K_conv2d_dw:
         id = fx_select_packed(b, wname, fxrt_conv2d_dw_packed_size(&d, &b->tile), "[kh][kw][channels]", &packed);
         fxrt_conv2d_dw_pack(&d, &b->tile, w, packed);
-        *ws = fxrt_conv2d_dw_workspace(&d, &b->tile, b->threads);
         return id;
     default:
         id = fx_select_packed(b, wname, fxrt_conv2d_packed_size(&d, &b->tile),
                               fx_arena_printf(b->p->arena, "[kh][kw][ic] in panels of %d output channels", b->tile.nr), &packed);
         fxrt_conv2d_pack(&d, &b->tile, w, packed);
-        *ws = fxrt_conv2d_workspace(&d, &b->tile, b->threads);
-        /* Of sizes that are not known yet, the row of zeros that padding reads is taken to be needed. */
-        if (!fx_call_is_static(c))
-            *ws = (size_t)d.ic * sizeof(float);
         return id;
+    }
+}
+
+/* The workspace a call needs. Of sizes that are not known yet, the row of zeros that padding reads is taken to be needed. */
+static size_t workspace(fx_build *b, const fx_call_stmt *c)
+{
+    fxrt_conv2d_desc d;
+    fx_call_to_desc(c, &d);
+    switch (c->kernel) {
+    case FX_K_conv_transpose2d: return fxrt_conv_transpose2d_workspace(&d, &b->tile, b->threads);
+    case FX_K_conv2d_dw: return fxrt_conv2d_dw_workspace(&d, &b->tile, b->threads);
+    default: return fx_call_is_static(c) ? fxrt_conv2d_workspace(&d, &b->tile, b->threads) : (size_t)d.ic * sizeof(float);
     }
 }
 
@@ -88,27 +94,72 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
     set_image(c, &out, "oh", "ow", 'y');
     if (has_r)
         set_image(c, &r, NULL, NULL, 'r');
-    const float *w;
-    FX_TRY(fx_build_constant(b, n, w_node, "weight", &w));
     const char *title = fx_arena_printf(b->piece, "%s %dx%d%s %d->%d%s%s", transposed ? "conv_transpose2d" : depthwise ? "depthwise conv2d" : "conv2d", d.kh, d.kw,
                                         d.sh > 1 || d.sw > 1 ? fx_arena_printf(b->piece, "/%d", d.sh) : "", d.ic * d.groups, d.oc * d.groups,
                                         groups > 1 && !depthwise ? fx_arena_printf(b->piece, " in %d groups", d.groups) : "", g.tail);
     const char *name = fx_build_name(b, n);
-    size_t ws;
-    int bias, wbuf = pack(b, c, name, w, &ws);
-    if (depthwise)
-        FX_TRY(fx_select_bias(b, n, fx_node_input(n, 2), name, 1, d.groups, b->tile.lanes, &bias));
+    fx_node *bias_node = fx_node_input(n, 2);
+    int bias, wbuf, groups_of_bias = depthwise ? 1 : d.groups, columns = depthwise ? d.groups : d.oc;
+    int multiple = depthwise ? b->tile.lanes : b->tile.nr;
+    if (fx_build_is_constant(w_node)) {
+        const float *w;
+        FX_TRY(fx_build_constant(b, n, w_node, "weight", &w));
+        wbuf = pack(b, c, name, w);
+    } else {
+        FX_TRY(fx_select_packed_weight(b, root, w_node, &d, (fx_kernel_id)c->kernel, name, &wbuf));
+    }
+    if (!bias_node || fx_build_is_constant(bias_node))
+        FX_TRY(fx_select_bias(b, n, bias_node, name, groups_of_bias, columns, multiple, &bias));
     else
-        FX_TRY(fx_select_bias(b, n, fx_node_input(n, 2), name, d.groups, d.oc, b->tile.nr, &bias));
+        FX_TRY(fx_select_packed_bias(b, root, bias_node, groups_of_bias, columns, multiple, name, &bias));
     fx_call_set_window(c, "x", &x);
     fx_call_set_buf(c, "w", wbuf, fx_dim_of(0));
     fx_call_set_buf(c, "b", bias, fx_dim_of(0));
     fx_call_set_window(c, "y", &out);
-    fx_call_set_buf(c, "ws", fx_select_workspace(b, name, ws), fx_dim_of(0));
+    fx_call_set_buf(c, "ws", fx_select_workspace(b, name, workspace(b, c)), fx_dim_of(0));
     if (has_r) {
         fx_call_set_window(c, "r", &r);
         fx_select_overlay(b, &out, &r, &x);
     }
     fx_call_emit(b, root, c, title);
+    return fx_select_settle(b, root, &out);
+}
+
+/* The gradient of a weight (grad_output, input, weight_size, stride, padding, dilation, groups), which the kernel gives as [kh][kw][ic][oc]. */
+fx_status fx_select_weight_grad(fx_build *b, fx_node *root)
+{
+    fx_node *n = b->group[root->id].anchor;
+    fx_window g, x, out, pattern = {.rank = 4};
+    FX_TRY(fx_select_f32(b, n, n->type->dtype));
+    FX_TRY(fx_select_input(b, fx_node_input(n, 1), FX_CHANNELS_LAST, &x));
+    FX_TRY(fx_select_input(b, fx_node_input(n, 0), FX_CHANNELS_LAST, &g));
+    FX_TRY(fx_select_fits(b, n, &x));
+    FX_TRY(fx_select_fits(b, n, &g));
+    int64_t size[4], stride[2], pad[2], dil[2], groups = fx_node_int(n, 6);
+    fx_node_ints(n, 2, size, 4);
+    fx_node_ints(n, 3, stride, 2);
+    fx_node_ints(n, 4, pad, 2);
+    fx_node_ints(n, 5, dil, 2);
+    const int64_t strides[4] = {1, size[0], size[3] * size[1] * size[0], size[1] * size[0]};
+    for (int i = 0; i < 4; i++)
+        pattern.strides[i] = fx_dim_of(strides[i]);
+    const char *name = fx_build_name(b, n);
+    FX_TRY(fx_build_new(b, n, name, FX_F32, &pattern, &out));
+    for (int i = 0; i < 4; i++) /* also of sizes of 1, which the kernel does not tell from others */
+        out.strides[i] = fx_dim_of(strides[i]);
+    FX_TRY(fx_select_fits(b, n, &out));
+    fx_call_stmt *c = fx_call_new(b, FX_K_conv2d_weight_grad);
+    fxrt_conv2d_desc d = {
+        .ic = (int32_t)size[1], .oc = (int32_t)(size[0] / groups), .groups = (int32_t)groups, .kh = (int32_t)size[2], .kw = (int32_t)size[3],
+        .sh = (int32_t)stride[0], .sw = (int32_t)stride[1], .ph = (int32_t)pad[0], .pw = (int32_t)pad[1], .dh = (int32_t)dil[0], .dw = (int32_t)dil[1],
+    };
+    fx_call_from_desc(c, &d);
+    fx_call_set_dim(c, "n", x.dims[0]);
+    set_image(c, &x, "ih", "iw", 'x');
+    set_image(c, &g, "oh", "ow", 'y');
+    fx_call_set_window(c, "x", &x);
+    fx_call_set_window(c, "g", &g);
+    fx_call_set_window(c, "y", &out);
+    fx_call_emit(b, root, c, fx_arena_printf(b->piece, "gradient of a weight %dx%d %d->%d", d.kh, d.kw, d.ic * d.groups, d.oc * d.groups));
     return fx_select_settle(b, root, &out);
 }

@@ -7,6 +7,7 @@
  * them makes a new version of the root. The written tensor has its new value at once; the root gets it only when somebody asks
  * for another member of the tree: then views are undone up to the root, and the member asked for is taken again, downwards. The
  * same idea as torch's functionalization, with updates kept until they are needed. */
+#include "ir/ops.h"
 #include "passes/rewrite.h"
 
 /* What is known of a node of the graph as imported. Several names of one tensor (detach, results of in-place ops) share `tensor`. */
@@ -260,11 +261,61 @@ static fx_status spell_meshgrids(fx_graph *g, fx_arena *scratch)
     return FX_OK;
 }
 
+/* A batch norm that writes its running statistics returns them, and a copy_ each writes them: that is handled below. */
+static fx_status spell_batch_norm(fx_graph *g, fx_arena *scratch, fx_node *n, const fx_batch_norm *b)
+{
+    bool update = n->op->id == FX_OP__batch_norm_with_update;
+    fx_rw w = fx_rw_at(g, scratch, n);
+    fx_call c = fx_rw_call(&w, update ? FX_OP__batch_norm_with_update_functional : FX_OP__native_batch_norm_legit_functional);
+    for (int i = 0; i < (update ? 7 : 8); i++)
+        fx_call_copy(&c, n, i);
+    fx_node *all = fx_rw_node(&w, &c, "functional"), *after = n->next;
+    FX_TRY(w.status);
+    if (b->results == 1) {
+        fx_rw_item(&w, all, 0, NULL);
+    } else {
+        fx_node_replace_uses(n, all);
+        w.status = fx_node_erase(n);
+    }
+    FX_TRY(w.status);
+    int first = update ? 4 : 3;
+    fx_rw behind = fx_rw_at(g, scratch, after);
+    behind.origin = all;
+    for (int i = 0; i < 2; i++) {
+        fx_node *value = fx_rw_item(&behind, all, first + i, i ? "running_var" : "running_mean");
+        FX_TRY(behind.status);
+        fx_node *operands[2] = {fx_node_input(all, b->running + i), value};
+        const fx_arg *args[3] = {fx_arg_operand(g->ctx, 0), fx_arg_operand(g->ctx, 1), fx_arg_bool(g->ctx, false)};
+        fx_node *before = g->insert_before;
+        g->insert_before = after;
+        fx_node *copy = fx_node_new(g, FX_CALL_FUNCTION, "aten.copy_.default", fx_arg_seq(g->ctx, FX_ARG_TUPLE, 3, args), NULL, 2, operands,
+                                    fx_arena_printf(scratch, "%s_write", value->name));
+        g->insert_before = before;
+        copy->type = operands[0]->type;
+        copy->loc = all->loc;
+    }
+    return FX_OK;
+}
+
+static fx_status spell_batch_norms(fx_graph *g, fx_arena *scratch)
+{
+    for (fx_node *n = g->first, *next; n; n = next) {
+        next = n->next;
+        if (n->opcode != FX_CALL_FUNCTION || !n->op || n->op->infer != infer_batch_norm)
+            continue;
+        fx_batch_norm b = fx_batch_norm_of(n);
+        if (b.writes)
+            FX_TRY(spell_batch_norm(g, scratch, n, &b));
+    }
+    return FX_OK;
+}
+
 fx_status fx_functionalize(fx_graph *g, fx_arena *scratch)
 {
     state s = { .scratch = scratch, .g = g, .n = g->n_ids, .status = FX_OK };
     bool any = false, inplace;
     FX_TRY(fx_infer_missing(g));
+    FX_TRY(spell_batch_norms(g, scratch));
     FX_FOR_NODES(g, n)
         any = any || (n->opcode == FX_CALL_FUNCTION && fx_op_find(n->target, &inplace) && inplace);
     if (!any)

@@ -127,13 +127,14 @@ void fx_lg_attention(fx_lg *l)
 void fx_lg_batch_norm(fx_lg *l)
 {
     bool training = fx_lg_true(l, "training");
-    const fx_arg *mean = fx_lg_attr(l, "running_mean"), *var = fx_lg_attr(l, "running_var");
-    if (training)
+    /* A module in training counts its calls, too. */
+    if (training && l->module)
         refuse_training(l);
-    else if (is_none(mean) || is_none(var))
+    const fx_arg *mean = fx_lg_attr(l, "running_mean"), *var = fx_lg_attr(l, "running_var");
+    if (!training && (is_none(mean) || is_none(var)))
         fx_lg_refuse(l, "%s has no running statistics (track_running_stats=False)", called(l));
     const fx_arg *momentum = fx_lg_arg(l, "momentum");
-    FX_LG_BECOME(l, FX_OP_batch_norm, l->bound[0], fx_lg_attr(l, "weight"), fx_lg_attr(l, "bias"), mean, var, fx_lg_bool(l, false),
+    FX_LG_BECOME(l, FX_OP_batch_norm, l->bound[0], fx_lg_attr(l, "weight"), fx_lg_attr(l, "bias"), mean, var, fx_lg_bool(l, training),
                  is_none(momentum) ? fx_lg_float(l, 0) : momentum, fx_lg_arg(l, "eps"), fx_lg_bool(l, true));
 }
 

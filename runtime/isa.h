@@ -12,6 +12,7 @@
 #define fxrt_conv2d FXRT_NAME(conv2d)
 #define fxrt_conv2d_dw FXRT_NAME(conv2d_dw)
 #define fxrt_conv_transpose2d FXRT_NAME(conv_transpose2d)
+#define fxrt_conv2d_weight_grad FXRT_NAME(conv2d_weight_grad)
 #define fxrt_gemm FXRT_NAME(gemm)
 #define fxrt_matmul FXRT_NAME(matmul)
 #define fxrt_max_pool2d FXRT_NAME(max_pool2d)
@@ -42,6 +43,7 @@
 #include "conv2d.h"
 #include "conv2d_dw.h"
 #include "conv_transpose2d.h"
+#include "conv2d_weight_grad.h"
 #include "gemm.h"
 #include "matmul.h"
 #include "pool2d.h"

@@ -52,7 +52,8 @@ enum {
 
 /* conv2d, conv2d_dw, conv_transpose2d. x[n][ih][iw][groups*ic], y[n][oh][ow][groups*oc]; ic, oc count one group.
  * The output row o reads input rows o*sh - ph + k*dh, k < kh; rows outside the input are zeros.
- * Transposed: input row i adds to output rows i*sh - ph + k*dh. rs_*: strides of the residual r[n][oh][ow][groups*oc]. */
+ * Transposed: input row i adds to output rows i*sh - ph + k*dh. rs_*: strides of the residual r[n][oh][ow][groups*oc].
+ * conv2d_weight_grad: ys_* are the strides of the gradient g[n][oh][ow][groups*oc]; y[kh][kw][ic][groups*oc] is dense. No r, no act. */
 #define FXRT_CONV2D_FIELDS(I, F)                                                                  \
     I(n) I(ih) I(iw) I(ic) I(oh) I(ow) I(oc) I(groups) I(kh) I(kw) I(sh) I(sw) I(ph) I(pw) I(dh) I(dw)    \
     I(xs_n) I(xs_h) I(xs_w) I(ys_n) I(ys_h) I(ys_w) I(rs_n) I(rs_h) I(rs_w) I(act) F(act_a) F(act_b)

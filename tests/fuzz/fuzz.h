@@ -137,10 +137,12 @@ fx_node *fz_indices(fz_gen *g, const fz_shape *s, int64_t lo, int64_t hi);
 
 /* One call of the row with drawn operands, not yet in the pool; NULL when the draw did not fit. */
 fx_node *fz_row(fz_gen *g, const fx_op *op);
+/* rows_grad.c: what draws a call of a gradient or of batch norm in training; NULL: others do. */
+typedef fx_node *fz_maker(fz_gen *g, const fx_op *op);
+fz_maker *fz_grad_maker(fx_opid id);
 /* Why a row is not drawn; NULL: it is. */
 const char *fz_row_excluded(fx_opid id);
 /* rows_loss.c: the same for losses, gradients and random numbers; NULL: no row of that file. */
-typedef fx_node *fz_maker(fz_gen *g, const fx_op *op);
 fz_maker *fz_loss_maker(fx_opid id);
 const char *fz_loss_excluded(fx_opid id);
 

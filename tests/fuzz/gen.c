@@ -227,6 +227,8 @@ static void take_results(fz_gen *g, fx_node *n)
 {
     int count = n->type->n;
     for (int i = 0; i < count; i++) {
+        if (n->type->items[i]->kind == FX_TYPE_NONE) /* a gradient that is not asked for */
+            continue;
         bool later = n->op->cls != FX_CLASS_VIEW && i > 0; /* indices, means: rarely asked for */
         if (i && fz_one_in(g->rng, later ? 2 : 4))
             continue;
@@ -246,6 +248,8 @@ static bool has_in_place(const fx_op *op)
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         if (!strncmp(op->name, none[i], strlen(none[i])))
             return false;
+    if (strstr(op->name, "_backward."))
+        return false;
     return op->cls == FX_CLASS_POINTWISE || op->id == FX_OP_copy || op->id == FX_OP_fill_Scalar || op->id == FX_OP_fill_Tensor;
 }
 
@@ -291,7 +295,7 @@ static bool usable(const fx_type *t)
 {
     if (t->kind == FX_TYPE_TUPLE) {
         for (int i = 0; i < t->n; i++)
-            if (!usable(t->items[i]))
+            if (t->items[i]->kind != FX_TYPE_NONE && !usable(t->items[i]))
                 return false;
         return t->n > 0 && t->n <= 16;
     }

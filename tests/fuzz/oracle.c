@@ -33,6 +33,7 @@ static const struct {
     {"lgamma", 5, WIDE}, {"logit", 4, WIDE}, {"atan2", 3, PLAIN}, {"hypot", 2, PLAIN}, {"xlogy", 4, PLAIN}, {"glu", 6, PLAIN}, {"cosine_similarity", 8, PLAIN}, {"logaddexp", 6, PLAIN},
     {"gelu_backward", 8, WIDE}, {"softplus_backward", 8, INNER}, {"log_sigmoid_forward", 5, PLAIN}, {"glu_backward", 8, WIDE}, {"nll_loss_backward", 3, PLAIN},
     {"nll_loss2d_backward", 3, PLAIN},
+    {"silu_backward", 12, WIDE}, {"mish_backward", 24, WIDE}, {"elu_backward", 6, INNER},
 };
 
 static int function_of(const fx_op *op)
@@ -73,7 +74,7 @@ static bool is_sum(const fx_op *op)
     static const char *const sums[] = {"cumsum", "cumprod", "scatter_add", "scatter_reduce", "index_add", "einsum", "std", "var", "logsumexp", "norm", "attention", "aten.tensordot", "aten.dist", "linspace",
                                        "nll_loss_forward", "nll_loss2d_forward", "embedding_dense"};
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++)
-        if (strstr(op->name, exact[i]) && op->cls != FX_CLASS_NORM)
+        if (strstr(op->name, exact[i]) && op->cls != FX_CLASS_NORM && !strstr(op->name, "_backward."))
             return false;
     for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
         if (strstr(op->name, sums[i]))

@@ -21,6 +21,8 @@ static const struct {
     {FX_OP__assert_scalar, "a guard: has no result"},
     {FX_OP__assert_tensor_metadata, "has no result"},
     {FX_OP_attention, "what lowering makes of attention that is spelled out; models do not call it"},
+    {FX_OP_conv_weight_grad, "what lowering makes of convolution_backward; models do not call it"},
+    {FX_OP__batch_norm_with_update, "writes its running statistics: tests/ops, tests/training"},
     {FX_OP_conv3d, "refused by name: convolutions over 1 or 2 dims can be compiled"},
     {FX_OP_to_device, "asks for a device; the same as to.dtype"},
     {FX_OP_new_empty, "its elements have no defined value"},
@@ -682,9 +684,9 @@ static fx_node *indexing(fz_gen *g, const fx_op *op)
         last = i;
         given++;
     }
-    if (op->id == FX_OP_index_put && fz_numel(&shape) > a.dims[last])
+    if (strstr(op->name, "index_put") && fz_numel(&shape) > a.dims[last])
         return NULL;
-    if (op->id == FX_OP_index_put)
+    if (strstr(op->name, "index_put"))
         distinct(g, list[last], -1, a.dims[last]);
     /* where the indices' dims go: to the front when indices are apart, else to their place */
     bool apart = last - first + 1 != given;
@@ -698,7 +700,7 @@ static fx_node *indexing(fz_gen *g, const fx_op *op)
     fx_call c = fx_call_begin(g->g, op->id);
     fx_call_node(&c, x);
     fx_call_nodes(&c, n, list);
-    if (op->id == FX_OP_index_put) {
+    if (strstr(op->name, "index_put")) {
         fx_call_node(&c, fz_one_in(g->rng, 2) ? fz_value(g, x->type->dtype, &out) : fz_value(g, x->type->dtype, &(fz_shape){0}));
         fx_call_bool(&c, fz_one_in(g->rng, 2));
     }
@@ -1069,7 +1071,7 @@ static const struct {
     {FX_OP_as_strided, strided}, {FX_OP_embedding, gather}, {FX_OP_index_select, gather}, {FX_OP_prelu, prelu}, {FX_OP__prelu_kernel, prelu},
     {FX_OP__fused_rms_norm, norm}, {FX_OP_rms_norm, norm}, {FX_OP_scaled_dot_product_attention, attention},
     {FX_OP__scaled_dot_product_flash_attention_for_cpu, attention}, {FX_OP_gather, gather}, {FX_OP_scatter_src, gather}, {FX_OP_scatter_value, gather},
-    {FX_OP_scatter_add, gather}, {FX_OP_index_Tensor, indexing}, {FX_OP__unsafe_index_Tensor, indexing}, {FX_OP_index_put, indexing},
+    {FX_OP_scatter_add, gather}, {FX_OP_index_Tensor, indexing}, {FX_OP__unsafe_index_Tensor, indexing}, {FX_OP_index_put, indexing}, {FX_OP__unsafe_index_put, indexing},
     {FX_OP_bitwise_left_shift_Tensor, shift}, {FX_OP_bitwise_right_shift_Tensor, shift}, {FX_OP_bitwise_left_shift_Tensor_Scalar, shift},
     {FX_OP_bitwise_right_shift_Tensor_Scalar, shift}, {FX_OP_quantize_per_tensor, quantised}, {FX_OP_dequantize_per_tensor, quantised},
     {FX_OP_select_scatter, overwrite}, {FX_OP_slice_scatter, overwrite}, {FX_OP_index_copy, along}, {FX_OP_index_add, along}, {FX_OP_index_fill_int_Scalar, along}, {FX_OP_take_along_dim, gather}, {FX_OP_einsum, einsum},
@@ -1087,6 +1089,6 @@ fx_node *fz_row(fz_gen *g, const fx_op *op)
     for (size_t i = 0; i < sizeof makers / sizeof makers[0]; i++)
         if (makers[i].id == op->id)
             return makers[i].draw(g, op);
-    fz_maker *loss = fz_loss_maker(op->id);
-    return loss ? loss(g, op) : by_schema(g, op);
+    fz_maker *gradient = fz_grad_maker(op->id) ? fz_grad_maker(op->id) : fz_loss_maker(op->id);
+    return gradient ? gradient(g, op) : by_schema(g, op);
 }

@@ -45,6 +45,8 @@ static void look_at_type(const fx_type *t, bool *has)
             look_at_type(t->items[i], has);
         return;
     }
+    if (t->kind != FX_TYPE_TENSOR)
+        return; /* None, where a gradient is not asked for */
     has[FZ_HAS_DTYPE + t->dtype] = true;
     has[FZ_HAS_SCALAR] |= t->rank == 0;
     has[FZ_HAS_MANY_DIMS] |= t->rank >= 5;

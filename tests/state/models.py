@@ -49,7 +49,7 @@ class Counter(nn.Module):
 
 @model(args=(rand(4, 3, 5, 5),), buffers=("running_mean", "running_var", "num_batches_tracked"), captured=False)
 class RunningNorm(nn.Module):
-    """Batch norm as in training, spelled out: the op itself is refused there, because it mostly means that model.eval() was forgotten."""
+    """Batch norm as in training, spelled out."""
 
     def __init__(self):
         super().__init__()
@@ -64,6 +64,22 @@ class RunningNorm(nn.Module):
         self.running_var.lerp_(x.var((0, 2, 3)), 0.25)
         y = (x - mean.view(1, 3, 1, 1)) / (var.view(1, 3, 1, 1) + 1e-5).sqrt()
         return y.relu()
+
+
+@model(args=(rand(4, 3, 5, 5),), buffers=tuple(f"{n}.{b}" for n in ("wide", "plain") for b in ("running_mean", "running_var", "num_batches_tracked")),
+       captured=False)
+class TrainedNorms(nn.Module):
+    """The modules in training mode: one that keeps scale and shift, one without, one that has no statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide = nn.BatchNorm2d(3, momentum=0.3)
+        self.plain = nn.BatchNorm1d(3, affine=False, eps=1e-3)
+        self.free = nn.BatchNorm2d(3, track_running_stats=False)
+
+    def forward(self, x):
+        y = self.free(self.wide(x).relu())
+        return self.plain(y.flatten(2) * 2 + 1) + x.mean()
 
 
 @model(args=(rand(1, 8), torch.tensor([2])), buffers=("keys", "values"), captured=False)

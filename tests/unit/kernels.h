@@ -14,6 +14,7 @@
 #include "tests/unit/unit.h"
 
 typedef void conv_fn(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws);
+typedef void weight_grad_fn(const fxrt_conv2d_desc *d, const float *x, const float *g, float *y);
 typedef void gemm_fn(const fxrt_gemm_desc *d, const float *x, const float *w, const float *b, const float *r, float *y);
 typedef void matmul_fn(const fxrt_gemm_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws);
 typedef void pool_fn(const fxrt_pool2d_desc *d, const float *x, float *y);
@@ -26,7 +27,7 @@ typedef void rms_norm_fn(const fxrt_layer_norm_desc *d, const float *x, const fl
 typedef void group_norm_fn(const fxrt_group_norm_desc *d, const float *x, const float *w, const float *b, float *y);
 
 #define KERNELS(X)                                                                                                      \
-    X(conv_fn, conv2d) X(conv_fn, conv2d_dw) X(conv_fn, conv_transpose2d) X(gemm_fn, gemm) X(matmul_fn, matmul)         \
+    X(conv_fn, conv2d) X(conv_fn, conv2d_dw) X(conv_fn, conv_transpose2d) X(weight_grad_fn, conv2d_weight_grad) X(gemm_fn, gemm) X(matmul_fn, matmul)         \
     X(pool_fn, max_pool2d) X(pool_fn, avg_pool2d) X(resize_fn, adaptive_avg_pool2d) X(resize_fn, adaptive_max_pool2d)   \
     X(resize_fn, upsample_nearest2d) X(resize_fn, upsample_bilinear2d) X(softmax_fn, softmax) X(softmax_fn, log_softmax) \
     X(layer_norm_fn, layer_norm) X(rms_norm_fn, rms_norm) X(group_norm_fn, group_norm) X(attention_fn, attention)

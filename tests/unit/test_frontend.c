@@ -347,7 +347,6 @@ static const struct {
     fx_status status;
     const char *message;
 } bad[] = {
-    {"training", NULL, NULL, NULL, FX_ERR_UNSUPPORTED, "aten.batch_norm.default is in training mode"},
     {"mutation", "models/model.json", "\"buffer_name\": \"state\"}", "\"buffer_name\": \"stats\"}", FX_ERR_FORMAT, "'add' is the new value of 'stats': expected a value and a buffer"},
     {"input_mutation", "models/model.json", "\"user_input_name\": \"x\"", "\"user_input_name\": \"y\"", FX_ERR_FORMAT, "'mul' is the new value of 'y': expected a value and an input"},
     {"old/torch-2.8.0", NULL, NULL, NULL, FX_ERR_UNSUPPORTED, "torch 2.8.0+cu128 pickled the weights"},

@@ -195,8 +195,9 @@ END_TEST
 START_TEST(training_mode_is_refused)
 {
 #define V B("f32[3]")
-    fails(X("f32[1, 3, 4, 4]") V Y("aten.batch_norm.default](%x, %b, %b, %b, %b, True, 0.1, 1e-05, True)"), FX_ERR_UNSUPPORTED,
+    fails(X("f32[1, 3, 4, 4]") Y("aten.dropout.default](%x, 0.5, True)"), FX_ERR_UNSUPPORTED,
           "exported in training mode; call model.eval() before torch.export");
+    gives(X("f32[1, 3, 4, 4]") V Y("aten.batch_norm.default](%x, %b, %b, %b, %b, True, 0.1, 1e-05, True)"), "f32[1, 3, 4, 4]");
     gives(X("f32[1, 3, 4, 4]") V Y("aten.batch_norm.default](%x, %b, %b, %b, %b, False, 0.1, 1e-05, True)"), "f32[1, 3, 4, 4]");
     gives(X("f32[3]") Y("aten.dropout.default](%x, 0.5, True)"), "f32[3]");
     fails(X("f32[3]") Y("aten.dropout.default](%x, 1.5, True)"), FX_ERR_TYPE, "expected a probability, got 1.5");

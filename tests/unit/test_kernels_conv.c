@@ -187,6 +187,58 @@ END_TEST
 START_TEST(conv_transpose2d) { random_cases(&variants[_i], TRANSPOSED, 60); }
 END_TEST
 
+/* y[kh][kw][ic][groups * oc]: sums of x * g over all pixels of the gradient g whose tap lies in the image. */
+static void run_weight_grad(const variant *v, fxrt_conv2d_desc d)
+{
+    char what[200];
+    const int xc = d.groups * d.ic, yc = d.groups * d.oc;
+    const size_t x_size = random_strides(d.n, d.ih, d.iw, xc, &d.xs_n, &d.xs_h, &d.xs_w);
+    const size_t g_size = random_strides(d.n, d.oh, d.ow, yc, &d.ys_n, &d.ys_h, &d.ys_w), size = (size_t)(d.kh * d.kw * d.ic * yc);
+    snprintf(what, sizeof what, "%s n%d %dx%dx%d -> %dx%dx%d groups %d k %dx%d s %d,%d p %d,%d d %d,%d", v->name, d.n, d.ih, d.iw, d.ic, d.oh, d.ow,
+             d.oc, d.groups, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.dh, d.dw);
+    guarded x = random_image(d.n, d.ih, d.iw, xc, d.xs_n, d.xs_h, d.xs_w, x_size);
+    guarded g = random_image(d.n, d.oh, d.ow, yc, d.ys_n, d.ys_h, d.ys_w, g_size), y = guarded_nan(size);
+    for (size_t i = 0; i < g.n; i++) /* results of about 1 */
+        g.p[i] *= 2 / sqrtf((float)(d.n * d.oh * d.ow));
+    expected e = expected_new(size);
+    for (int row = 0; row < d.kh * d.kw * d.ic; row++)
+        for (int o = 0; o < yc; o++) {
+            const int tap = row / d.ic;
+            double s = 0;
+            for (int at = 0; at < d.n * d.oh * d.ow; at++) {
+                const int n = at / (d.oh * d.ow), oy = at / d.ow % d.oh, ox = at % d.ow;
+                const int iy = oy * d.sh - d.ph + tap / d.kw * d.dh, ix = ox * d.sw - d.pw + tap % d.kw * d.dw;
+                if (iy >= 0 && ix >= 0 && iy < d.ih && ix < d.iw)
+                    s += (double)x.p[n * d.xs_n + iy * d.xs_h + ix * d.xs_w + o / d.oc * d.ic + row % d.ic] *
+                         (double)g.p[n * d.ys_n + oy * d.ys_h + ox * d.ys_w + o];
+            }
+            expected_set(&e, (size_t)(row * yc + o), s);
+        }
+    v->conv2d_weight_grad(&d, x.p, g.p, y.p);
+    expected_check(&e, y.p, 2e-5, what);
+    expected_free(&e);
+    guarded_free(&x);
+    guarded_free(&g);
+    guarded_free(&y);
+}
+
+START_TEST(conv2d_weight_grad)
+{
+    const variant *v = &variants[_i];
+    if (!variant_runs_here(v))
+        return;
+    for (int i = 0; i < 80; i++)
+        run_weight_grad(v, random_desc(i % 4 ? CONV : DEPTHWISE));
+    /* several blocks of rows, in several images */
+    const fxrt_conv2d_desc big = { .n = 3, .ih = 19, .iw = 23, .ic = 70, .oh = 19, .ow = 23, .oc = 35, .groups = 1, .kh = 3, .kw = 3,
+                                   .sh = 1, .sw = 1, .ph = 1, .pw = 1, .dh = 1, .dw = 1 };
+    run_weight_grad(v, big);
+    const fxrt_conv2d_desc stem = { .n = 2, .ih = 64, .iw = 61, .ic = 3, .oh = 32, .ow = 31, .oc = 33, .groups = 1, .kh = 7, .kw = 7,
+                                    .sh = 2, .sw = 2, .ph = 3, .pw = 3, .dh = 1, .dw = 1 };
+    run_weight_grad(v, stem);
+}
+END_TEST
+
 /* More pixels and channels than one block of the loops around the tiles. */
 START_TEST(conv2d_blocks)
 {
@@ -243,6 +295,6 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { conv2d, conv2d_dw, conv_transpose2d, conv2d_blocks, activations, nan_stays };
+    const TTest *const tests[] = { conv2d, conv2d_dw, conv_transpose2d, conv2d_weight_grad, conv2d_blocks, activations, nan_stays };
     return run_kernel_tests("kernels: convolution", sizeof tests / sizeof *tests, tests);
 }
