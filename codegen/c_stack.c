@@ -13,6 +13,7 @@ static uint64_t kernel_stack(fx_kernel_id k, uint64_t tile, bool small)
     case FX_K_conv2d:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
+    case FX_K_conv2d_weight_grad:
     case FX_K_gemm:
     case FX_K_matmul:
     case FX_K_attention: return (small ? 768 : 1536) + 4 * tile;
