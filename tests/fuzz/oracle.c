@@ -276,6 +276,42 @@ static void free_ties(oracle *o, const fx_node *n, value *v)
         v->error[k][i] = INFINITY;
 }
 
+/* What a value is compared with for being equal, or is tested for being 0, it may be anywhere within its error: samples at the ends of the error
+ * do not meet the one point between. */
+static bool meets(const value *x, const value *y, double point, int64_t i, int64_t count)
+{
+    int64_t n = fx_tensor_numel(&x->t[0]), m = y ? fx_tensor_numel(&y->t[0]) : 1;
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t j = 0; j < m; j++) {
+            if ((n == count && k != i) || (y && m == count && j != i)) /* else of another shape: any may be what it is compared with */
+                continue;
+            double by = (x->error[0] ? x->error[0][k] : 0) + (y && y->error[0] ? y->error[0][j] : 0);
+            if (by > 0 && fabs(fx_tensor_get(&x->t[0], k) - (y ? fx_tensor_get(&y->t[0], j) : point)) <= by)
+                return true;
+        }
+    return false;
+}
+
+static void free_points(oracle *o, const fx_node *n, value *v)
+{
+    static const char *const equal[] = {"aten.eq.", "aten.eq_.", "aten.ne.", "aten.ne_."}, *const zero[] = {"aten.logical_", "aten.any", "aten.all.", "aten.to.", "aten._to_copy", "aten.count_nonzero"};
+    bool equals = false, zeros = false;
+    for (size_t i = 0; i < sizeof equal / sizeof equal[0]; i++)
+        equals |= !strncmp(n->op->name, equal[i], strlen(equal[i]));
+    for (size_t i = 0; i < sizeof zero / sizeof zero[0]; i++)
+        zeros |= !strncmp(n->op->name, zero[i], strlen(zero[i])) && !fx_dtype_is_float(v->t[0].dtype);
+    int64_t count = fx_tensor_numel(&v->t[0]);
+    for (int64_t i = 0; (equals || zeros) && i < count; i++) {
+        bool free = false;
+        if (equals)
+            free = meets(value_of(o, n->operands[0].def), n->n_operands > 1 ? value_of(o, n->operands[1].def) : NULL, n->n_operands > 1 ? 0 : fx_node_float(n, 1), i, count);
+        for (int k = 0; zeros && !free && k < n->n_operands; k++)
+            free = meets(value_of(o, n->operands[k].def), NULL, 0, i, count);
+        if (free)
+            v->error[0][i] = INFINITY;
+    }
+}
+
 static void know_nothing(oracle *o, value *v)
 {
     for (int k = 0; k < v->n; k++) {
@@ -417,6 +453,8 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
         know_nothing(o, v);
         return;
     }
+    if (inexact)
+        free_points(o, n, v);
     if (is_periodic(n->op))
         for (int64_t i = 0; i < fx_tensor_numel(&v->t[0]); i++)
             if (v->error[0][i] > 1e-2 * fabs(fx_tensor_get(&v->t[0], i)) || wanders(o, n, v, i))

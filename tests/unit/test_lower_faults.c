@@ -68,7 +68,7 @@ START_TEST(fault_is_caught)
             if ((!good && f.stage == FZ_LOWER) || (good && !fz_case_run(&one, NULL, &f))) {
                 note(&c, &f);
                 if (_i == FX_FAULT_NONE)
-                    printf("seed %d: %s\n%s", (int)seed, f.text, unit_print(one.g));
+                    fprintf(stderr, "seed %d: %s\n%s", (int)seed, f.text, unit_print(one.g)); /* a failure ends the process, and what stdout holds */
             }
         }
         fz_case_free(&one);
