@@ -287,8 +287,9 @@ fx_status eval_softmax(fx_eval *c)
     int64_t rows, n, axis = fx_node_int(c->node, 1);
     uint32_t mask = x->rank ? 1u << (axis < 0 ? axis + x->rank : axis) : 0;
     /* a dtype that is asked for is that of what is summed, too; only half_to_float is wider than its operand */
-    bool half = x->dtype == FX_F16 || x->dtype == FX_BF16;
-    fx_tensor whole = half ? *x : fx_eval_converted(c, x, fx_eval_type(c, 0)->dtype), t = reduced_last(&whole, mask, &rows, &n);
+    fx_dtype to_dtype = fx_eval_type(c, 0)->dtype;
+    bool half = (x->dtype == FX_F16 || x->dtype == FX_BF16) && (to_dtype == FX_F32 || to_dtype == FX_F64);
+    fx_tensor whole = half ? *x : fx_eval_converted(c, x, to_dtype), t = reduced_last(&whole, mask, &rows, &n);
     const void *p;
     FX_TRY(fx_eval_array(c, &t, FX_KIND_F64, 0, NULL, &p));
     double *y = fx_eval_scratch(c, rows * n, sizeof *y);
