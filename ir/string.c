@@ -369,7 +369,8 @@ uint64_t fx_hash_block(uint64_t seed, const void *data, uint64_t size)
         size -= 32;
     }
     uint64_t tail[4] = {size, 0, 0, 0};
-    memcpy((char *)tail, p, (size_t)size);
+    if (size)
+        memcpy((char *)tail, p, (size_t)size);
     uint64_t h = mix(seed, size);
     for (int i = 0; i < 4; i++)
         h = mix(mix(h, tail[i]), lane[i]);

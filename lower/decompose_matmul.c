@@ -38,6 +38,20 @@ void fx_d_linear(fx_rw *w)
         fx_rw_expand_to(w, bias, out_rank, out, NULL);
         return;
     }
+    fx_node *weight = fx_node_input(w->at, 1);
+    if (fx_is_tensor(weight) && weight->type->rank == 1) { /* a vector is the one row of a matrix, whose result has no dim */
+        fx_dim one[2] = { fx_dim_of(1), in[rank - 1] }, rows[2] = { fx_dim_of(-1), in[rank - 1] };
+        for (int i = 0; i < out_rank; i++)
+            rows[0] = i ? fx_dim_mul(w->at->graph->ctx, rows[0], out[i]) : out[i];
+        if (out_rank == 0)
+            rows[0] = fx_dim_of(1);
+        fx_node *matrix = fx_rw_view_to(w, weight, 2, one, "matrix");
+        fx_node *y = linear(w, fx_rw_view_to(w, x, 2, rows, "rows"), matrix, NULL, "mat");
+        y = fx_rw_view_to(w, y, out_rank, out, bias ? "dot" : NULL);
+        if (bias)
+            fx_rw_binary(w, FX_OP_add_Tensor, y, bias, NULL);
+        return;
+    }
     if (rank != 1)
         return;
     fx_dim row[2] = { fx_dim_of(1), in[0] };

@@ -148,6 +148,11 @@ NOT_LOWERED = {
 }
 
 
+def whole_maxima(call):
+    """Maxima of windows of integers: there is no kernel for them, and compiling refuses them by name."""
+    return call[0] == "aten.max_pool2d.default" and not call[1][0].is_floating_point()
+
+
 def compare(calls, got, want):
     """What is wrong, in words."""
     wrong, at = [], 0
@@ -197,8 +202,12 @@ def test_group(fxcc, name, tmp_path):
         (tmp_path / "core.fx").write_text(done.stdout[done.stdout.index("graph "):])
         got = run_model(fxcc, tmp_path / "core.fx", model.tensors, tmp_path)
         wrong += [f"in core form: {w}" for w in compare(lowered, got, want)]
+        compiled = [c for c in lowered if not whole_maxima(c)]
+        if len(compiled) < len(lowered):
+            model, program, want = export(compiled)
+            torch.export.save(program, tmp_path / "m.pt2")
         got = run_model(fxcc, tmp_path / "m.pt2", model.tensors, tmp_path, way="--no-cache")
-        wrong += [f"in memory: {w}" for w in compare(lowered, got, want)]
+        wrong += [f"in memory: {w}" for w in compare(compiled, got, want)]
     assert not wrong, f"{len(wrong)} wrong\n" + "\n".join(wrong[:40])
 
 
