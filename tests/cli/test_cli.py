@@ -935,6 +935,7 @@ int main(void)
     unsigned char *arena = aligned_alloc(64, (size_t)(net_run_arena_size(NULL) + 63) / 64 * 64);
     if (net_run(io, weights, arena, NULL, NULL) != 0)
         return 3;
+    free(arena);
     return fwrite(y, 4, 10, stdout) != 10;
 }
 """ % ", ".join(map(str, places)))
