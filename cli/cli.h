@@ -43,6 +43,9 @@ fx_context *start(const struct argp *argp, int argc, char **argv, void *input);
 /* Parses the LEVEL of -O, 1 to 3, or ends with a usage error. */
 error_t parse_level(struct argp_state *state, const char *arg, int *level);
 
+/* Of a parser's ARGP_KEY_ARGS, everything that is no option: the model, then its inputs. */
+void model_and_inputs(const struct argp_state *state, const char **model, char ***files, int *n_files);
+
 /* Parses a number of the whole text; false when it is none. */
 bool parse_number(const char *text, double *value);
 
@@ -84,6 +87,8 @@ bool has_suffix(const char *text, const char *suffix);
 fx_status read_tensors(fx_context *ctx, int n_files, char *const *files, size_t *count, fx_tensor **tensors);
 /* Writes one tensor to a .npy or any number to a .npz, whole or not at all. */
 fx_status write_tensors(fx_context *ctx, const char *path, size_t count, const fx_tensor *tensors);
+/* A fresh tensor of t's dtype and sizes, dense; data: its elements, dense, or NULL. out may be t. */
+fx_status tensor_like(fx_context *ctx, const fx_tensor *t, const void *data, fx_tensor *out);
 /* "float32[1, 3, 32, 32]" into buf; returns buf. */
 const char *shape_text(const fx_tensor *t, char *buf, size_t size);
 
@@ -149,6 +154,9 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
 /* Inputs for a graph where none are given: seeded, floats from -1 to 1, integers 0 or 1, open sizes at the low ends of their ranges (narrowed by
  * options->dims). An array for the caller to free, of tensors of ctx; says on `told` (NULL: nowhere) what was drawn. 0, or 1 with a message. */
 int draw_inputs(const char *command, fx_context *ctx, fx_graph *graph, const fx_compile_options *options, unsigned seed, FILE *told, fx_tensor **inputs);
+/* Those of the files, as many as the model (for messages) has, or drawn ones where no file is given. As above. */
+int take_inputs(const char *command, fx_context *ctx, fx_graph *graph, const char *model, int n_files, char *const *files,
+                const fx_compile_options *options, unsigned seed, FILE *told, fx_tensor **inputs);
 
 /* ---- jitted.c -------------------------------------------------------------------------------------------------------- */
 

@@ -46,17 +46,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->runs = (long)v;
         return 0;
     case 'O':
-        if (!parse_number(arg, &v) || v < 1 || v > 3 || v != (int)v)
-            argp_error(state, "expected -O1, -O2 or -O3, got '-O%s'", arg);
-        a->level = (int)v;
-        return 0;
+        return parse_level(state, arg, &a->level);
     case 'v':
         a->verbose = true;
         return 0;
     case ARGP_KEY_ARGS:
-        a->model = state->argv[state->next];
-        a->files = state->argv + state->next + 1;
-        a->n_files = state->argc - state->next - 1;
+        model_and_inputs(state, &a->model, &a->files, &a->n_files);
         return 0;
     case ARGP_KEY_END:
         if (!a->model)
@@ -163,17 +158,14 @@ static int time_jit(const char *command, fx_context *ctx, fx_graph *graph, const
     t->compile = seconds_now() - begin;
     memcpy(in, inputs, n_in * sizeof *in);
     for (size_t i = 0; i < n_in; i++) /* what calls change is a copy */
-        if (fx_function_input(f, i)->changed) {
-            if (fx_tensor_create(ctx, in[i].dtype, in[i].rank, in[i].sizes, &in[i]) != FX_OK)
-                goto done;
-            memcpy(in[i].data, inputs[i].data, (size_t)fx_tensor_numel(&in[i]) * fx_dtype_size(in[i].dtype));
-        }
+        if (fx_function_input(f, i)->changed && tensor_like(ctx, &inputs[i], inputs[i].data, &in[i]) != FX_OK)
+            goto done;
     if (fx_function_outputs(f, n_in, in, n_out, out, error, sizeof error) != FX_OK) {
         complain(command, "%s", error);
         goto done;
     }
     for (size_t i = 0; i < n_out; i++)
-        if (fx_tensor_create(ctx, out[i].dtype, out[i].rank, out[i].sizes, &out[i]) != FX_OK)
+        if (tensor_like(ctx, &out[i], NULL, &out[i]) != FX_OK)
             goto done;
     long n = 0, done = -2; /* the first call; a warm one, which tells how many more */
     for (; done < n; done++) {
@@ -295,17 +287,8 @@ static int bench(const char *command, fx_context *ctx, const arguments *a)
     if (fx_load_model(ctx, a->model, &graph) != FX_OK || fx_graph_legalize(graph, &graph) != FX_OK)
         return 1;
     n_in = fx_graph_input_count(graph);
-    if (a->n_files) {
-        size_t given;
-        if (read_tensors(ctx, a->n_files, a->files, &given, &in) != FX_OK)
-            return 1;
-        if (given != n_in) {
-            complain(command, "%s: expected %zu inputs, or none to draw them, got %zu", a->model, n_in, given);
-            goto done;
-        }
-    } else if (draw_inputs(command, ctx, graph, &a->options, a->seed, a->json ? NULL : stdout, &in)) {
+    if (take_inputs(command, ctx, graph, a->model, a->n_files, a->files, &a->options, a->seed, a->json ? NULL : stdout, &in))
         return 1;
-    }
     if (fx_graph_shapes_for(graph, n_in, in, NULL) != FX_OK)
         goto done;
     for (int w = 0; w < N_WAYS; w++) { /* C before the JIT: its process has none of the threads that libgomp keeps */

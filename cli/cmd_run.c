@@ -56,10 +56,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "expected a number of calls from 1 to %d, got '%s'", MAX_CALLS, arg);
         return 0;
     }
-    case ARGP_KEY_ARGS: /* everything that is no option: the model, then its inputs */
-        a->model = state->argv[state->next];
-        a->files = state->argv + state->next + 1;
-        a->n_files = state->argc - state->next - 1;
+    case ARGP_KEY_ARGS:
+        model_and_inputs(state, &a->model, &a->files, &a->n_files);
         return 0;
     case ARGP_KEY_END:
         if (!a->model)

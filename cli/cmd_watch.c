@@ -56,10 +56,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->no_cache = true;
         return 0;
     case 'O':
-        if (!parse_number(arg, &v) || v < 1 || v > 3 || v != (int)v)
-            argp_error(state, "expected -O1, -O2 or -O3, got '-O%s'", arg);
-        a->level = (int)v;
-        return 0;
+        return parse_level(state, arg, &a->level);
     case 'v':
         a->verbose = true;
         return 0;
@@ -205,7 +202,6 @@ static int run(const char *command, const arguments *a, const char *beside, bool
     const way_options o = {.lowering = &a->options, .level = a->level, .no_cache = a->no_cache};
     fx_graph *legal;
     fx_tensor *in = NULL;
-    size_t n_in;
     int rc = 1;
 
     r->ctx = fx_context_create();
@@ -214,19 +210,9 @@ static int run(const char *command, const arguments *a, const char *beside, bool
     double begin = seconds_now();
     if (load(command, a, beside, r))
         return 1;
-    n_in = fx_graph_input_count(r->graph);
-    if (a->n_files) {
-        size_t given;
-        if (read_tensors(r->ctx, a->n_files, a->files, &given, &in) != FX_OK)
-            return 1;
-        if (given != n_in) {
-            complain(command, "%s: expected %zu inputs, got %zu", a->model, n_in, given);
-            goto done;
-        }
-    } else if (draw_inputs(command, r->ctx, r->graph, &a->options, 0, first ? stdout : NULL, &in)) {
+    if (take_inputs(command, r->ctx, r->graph, a->model, a->n_files, a->files, &a->options, 0, first ? stdout : NULL, &in))
         return 1;
-    }
-    if (fx_graph_shapes_for(r->graph, n_in, in, NULL) != FX_OK || fx_graph_legalize(r->graph, &legal) != FX_OK ||
+    if (fx_graph_shapes_for(r->graph, fx_graph_input_count(r->graph), in, NULL) != FX_OK || fx_graph_legalize(r->graph, &legal) != FX_OK ||
         run_way(command, r->ctx, legal, WAY_JIT, &o, in, 1, &r->n, &r->results))
         goto done;
     printf("%s: loaded, compiled and run in %.1f ms\n", a->model, 1e3 * (seconds_now() - begin));

@@ -66,3 +66,19 @@ int draw_inputs(const char *command, fx_context *ctx, fx_graph *graph, const fx_
     *inputs = all;
     return 0;
 }
+
+int take_inputs(const char *command, fx_context *ctx, fx_graph *graph, const char *model, int n_files, char *const *files,
+                const fx_compile_options *options, unsigned seed, FILE *told, fx_tensor **inputs)
+{
+    size_t n = fx_graph_input_count(graph), given;
+
+    if (!n_files)
+        return draw_inputs(command, ctx, graph, options, seed, told, inputs);
+    if (read_tensors(ctx, n_files, files, &given, inputs) != FX_OK)
+        return 1;
+    if (given == n)
+        return 0;
+    free(*inputs);
+    *inputs = NULL;
+    return complain(command, "%s: expected %zu inputs, or none to draw them, got %zu", model, n, given);
+}

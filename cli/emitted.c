@@ -271,12 +271,9 @@ int run_emitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_
         complain(command, "the emitted code was stopped by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         goto done;
-    for (size_t i = 0; i < total; i++) {
-        const fx_tensor *t = &j.results[i % a_call];
-        if (fx_tensor_create(ctx, t->dtype, t->rank, t->sizes, &all[i]) != FX_OK)
+    for (size_t i = 0; i < total; i++)
+        if (tensor_like(ctx, &j.results[i % a_call], j.at[i], &all[i]) != FX_OK)
             goto done;
-        memcpy(all[i].data, j.at[i], bytes_of(t));
-    }
     if (times) {
         times->emit = emitted - begin;
         times->build = built - emitted;

@@ -5,15 +5,6 @@
 
 #include "cli/cli.h"
 
-/* A fresh tensor of the same type and sizes; data: its elements, dense, or NULL. */
-static fx_status like(fx_context *ctx, const fx_tensor *t, const void *data, fx_tensor *out)
-{
-    fx_status status = fx_tensor_create(ctx, t->dtype, t->rank, t->sizes, out);
-    if (status == FX_OK && data)
-        memcpy(out->data, data, (size_t)fx_tensor_numel(t) * fx_dtype_size(t->dtype));
-    return status;
-}
-
 /* One call: outputs, then what it changed, into results. */
 static int call(const char *command, fx_context *ctx, fx_function *f, size_t n_in, const fx_tensor *in, size_t n_out, size_t n_changes,
                 const fx_written *changes, fx_tensor *results)
@@ -22,11 +13,9 @@ static int call(const char *command, fx_context *ctx, fx_function *f, size_t n_i
     size_t state = 0;
     if (fx_function_outputs(f, n_in, in, n_out, results, error, sizeof error) != FX_OK)
         return complain(command, "%s", error);
-    for (size_t i = 0; i < n_out; i++) {
-        const fx_tensor t = results[i];
-        if (like(ctx, &t, NULL, &results[i]) != FX_OK)
+    for (size_t i = 0; i < n_out; i++)
+        if (tensor_like(ctx, &results[i], NULL, &results[i]) != FX_OK)
             return 1;
-    }
     if (fx_function_call(f, n_in, in, n_out, results, error, sizeof error) != FX_OK)
         return complain(command, "%s", error);
     for (size_t i = 0; i < n_changes; i++) {
@@ -35,7 +24,7 @@ static int call(const char *command, fx_context *ctx, fx_function *f, size_t n_i
             now = in[changes[i].input];
         else if (!fx_function_state(f, state++, &now))
             return complain(command, "buffer '%s' is not among what the compiled model keeps", changes[i].buffer);
-        if (like(ctx, &now, now.data, &results[n_out + i]) != FX_OK)
+        if (tensor_like(ctx, &now, now.data, &results[n_out + i]) != FX_OK)
             return 1;
     }
     return 0;
@@ -58,7 +47,7 @@ int run_jitted(const char *command, fx_context *ctx, fx_graph *graph, const fx_j
     }
     memcpy(in, inputs, n_in * sizeof *in);
     for (size_t i = 0; i < n_changes; i++)
-        if (!changes[i].buffer && like(ctx, &inputs[changes[i].input], inputs[changes[i].input].data, &in[changes[i].input]) != FX_OK)
+        if (!changes[i].buffer && tensor_like(ctx, &inputs[changes[i].input], inputs[changes[i].input].data, &in[changes[i].input]) != FX_OK)
             goto done;
     for (size_t c = 0; c < calls; c++)
         if (call(command, ctx, f, n_in, in, n_out, n_changes, changes, all + c * a_call))

@@ -25,6 +25,13 @@ error_t parse_level(struct argp_state *state, const char *arg, int *level)
     return 0;
 }
 
+void model_and_inputs(const struct argp_state *state, const char **model, char ***files, int *n_files)
+{
+    *model = state->argv[state->next];
+    *files = state->argv + state->next + 1;
+    *n_files = state->argc - state->next - 1;
+}
+
 error_t one_argument(struct argp_state *state, const char **argument, char *given, const char *what)
 {
     if (*argument)

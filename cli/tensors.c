@@ -21,6 +21,15 @@ const char *shape_text(const fx_tensor *t, char *buf, size_t size)
     return buf;
 }
 
+fx_status tensor_like(fx_context *ctx, const fx_tensor *t, const void *data, fx_tensor *out)
+{
+    const fx_tensor of = *t;
+    fx_status status = fx_tensor_create(ctx, of.dtype, of.rank, of.sizes, out);
+    if (status == FX_OK && data)
+        memcpy(out->data, data, (size_t)fx_tensor_numel(out) * fx_dtype_size(of.dtype));
+    return status;
+}
+
 /* *out: t itself, or a dense copy of it. */
 static fx_status make_dense(fx_context *ctx, const fx_tensor *t, fx_tensor *out)
 {
@@ -30,7 +39,7 @@ static fx_status make_dense(fx_context *ctx, const fx_tensor *t, fx_tensor *out)
     *out = *t;
     if (fx_tensor_is_contiguous(t))
         return FX_OK;
-    fx_status status = fx_tensor_create(ctx, t->dtype, t->rank, t->sizes, out);
+    fx_status status = tensor_like(ctx, t, NULL, out);
     if (status != FX_OK)
         return status;
     for (int64_t i = 0; i < numel; i++) {

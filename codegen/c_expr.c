@@ -220,11 +220,6 @@ static bool is_int(fx_dtype d)
     return d == FX_I8 || d == FX_I16 || d == FX_I32 || d == FX_I64 || d == FX_U8 || d == FX_BOOL;
 }
 
-static bool is_comparison(fx_sop op)
-{
-    return op >= FX_S_eq && op <= FX_S_ge;
-}
-
 static bool is_half(fx_dtype d)
 {
     return d == FX_F16 || d == FX_BF16;
@@ -243,7 +238,7 @@ static const char *half_name(fx_dtype d)
 /* The type an operation computes in: its own, but its operands' for comparisons. */
 static fx_dtype works_in(const fx_sexpr *x)
 {
-    return is_comparison(x->op) && x->arg[0] ? x->arg[0]->dtype : x->dtype;
+    return fx_sop_is_comparison(x->op) && x->arg[0] ? x->arg[0]->dtype : x->dtype;
 }
 
 static const char *template_of(const fx_sexpr *x)
@@ -264,19 +259,6 @@ static const char *spelled(fx_emit *e, const fx_sexpr *x)
     if (!at)
         return s;
     return fx_arena_printf(e->local, "%.*s%s%s", (int)(at - s), s, works_in(x) == FX_I64 ? "i64" : "i32", at + 2);
-}
-
-/* Whether the result of an operation on representable float16 or bfloat16 numbers is surely representable. */
-static bool is_exact(fx_sop op)
-{
-    switch (op) {
-    case FX_S_neg: case FX_S_abs: case FX_S_sign: case FX_S_copysign: case FX_S_max: case FX_S_min: case FX_S_fmax: case FX_S_fmin:
-    case FX_S_floor: case FX_S_ceil: case FX_S_round: case FX_S_trunc:
-    case FX_S_relu: case FX_S_clamp: case FX_S_select:
-        return true;
-    default:
-        return is_comparison(op);
-    }
 }
 
 /* Floats become uint8 by way of int64, smaller integers by way of int32, as torch does it; that decides what out of range means. */
@@ -322,7 +304,7 @@ static fx_status scan_value(fx_emit *e, fx_map *seen, const fx_sexpr *x, int dep
             e->texts[FX_TEXT_MATH64] = true;
         else if (strstr(s, "fxrt_"))
             e->texts[FX_TEXT_MATH] = true;
-        if (is_int(works_in(x)) && (is_comparison(x->op) || x->op == FX_S_max || x->op == FX_S_min || x->op == FX_S_fmax || x->op == FX_S_fmin ||
+        if (is_int(works_in(x)) && (fx_sop_is_comparison(x->op) || x->op == FX_S_max || x->op == FX_S_min || x->op == FX_S_fmax || x->op == FX_S_fmin ||
                                    x->op == FX_S_relu || x->op == FX_S_select || x->op == FX_S_not))
             e->int_compares = true;
         for (int i = 0; i < scalars[x->op - FIRST_SCALAR].arity; i++)
@@ -565,7 +547,7 @@ static piece print(printer *pr, const fx_sexpr *x)
             r = wrap_int(e, x, arg);
         else
             r = (piece){expand(e, tmpl, arg), template_prec(tmpl)};
-        if (is_half(x->dtype) && !is_exact(x->op))
+        if (is_half(x->dtype) && !fx_sop_is_exact(x->op))
             r = (piece){fx_arena_printf(e->local, "fxrt_round_%s(%s)", half_name(x->dtype), r.text), P_PRIMARY};
     }
     }
@@ -593,7 +575,7 @@ fx_status fx_c_stored(fx_emit *e, fx_dtype dtype, const fx_sexpr *x, const char 
     }
     FX_TRY(fx_c_value(e, x, out));
     const char *round = fx_arena_printf(e->local, "fxrt_round_%s", half_name(dtype));
-    bool rounds = x->op == FX_S_CAST || (x->op >= (fx_sop)FIRST_SCALAR && !is_exact(x->op)); /* the call is all there is of it */
+    bool rounds = x->op == FX_S_CAST || (x->op >= (fx_sop)FIRST_SCALAR && !fx_sop_is_exact(x->op)); /* the call is all there is of it */
     if (rounds && strncmp(*out, round, strlen(round)) == 0)
         *out = fx_arena_printf(e->local, "fxrt_to_%s%s", half_name(dtype), *out + strlen(round));
     else

@@ -313,11 +313,6 @@ static LLVMValueRef cast(fx_ll *e, fx_dtype to, fx_dtype from, LLVMValueRef v)
            : fx_dtype_size(to) < fx_dtype_size(from) ? L->BuildTrunc(e->b, v, t, "") : v;
 }
 
-static bool is_comparison(fx_sop op)
-{
-    return op >= FX_S_eq && op <= FX_S_ge;
-}
-
 static LLVMValueRef compare(fx_ll *e, fx_sop op, fx_dtype d, LLVMValueRef a, LLVMValueRef b)
 {
     static const LLVMRealPredicate real[] = {LLVMRealOEQ, LLVMRealUNE, LLVMRealOLT, LLVMRealOLE, LLVMRealOGT, LLVMRealOGE};
@@ -406,7 +401,7 @@ static fx_status float_op(fx_ll *e, const fx_sexpr *x, fx_dtype d, LLVMValueRef 
         break;
     }
     default:
-        if (is_comparison(x->op)) {
+        if (fx_sop_is_comparison(x->op)) {
             *out = to_bool(e, compare(e, x->op, d, a[0], a[1]));
             return FX_OK;
         }
@@ -438,7 +433,7 @@ static fx_status int_op(fx_ll *e, const fx_sexpr *x, fx_dtype d, LLVMValueRef *a
     const fx_llvm *L = e->L;
     LLVMBuilderRef b = e->b;
     LLVMTypeRef own = fx_ll_type(e, d);
-    if (is_comparison(x->op)) {
+    if (fx_sop_is_comparison(x->op)) {
         *out = to_bool(e, compare(e, x->op, d, a[0], a[1]));
         return FX_OK;
     }
@@ -512,19 +507,6 @@ static fx_status int_op(fx_ll *e, const fx_sexpr *x, fx_dtype d, LLVMValueRef *a
     return FX_OK;
 }
 
-/* Whether the result of an operation on representable float16 or bfloat16 numbers is surely representable. */
-static bool is_exact(fx_sop op)
-{
-    switch (op) {
-    case FX_S_neg: case FX_S_abs: case FX_S_sign: case FX_S_copysign: case FX_S_max: case FX_S_min: case FX_S_fmax: case FX_S_fmin:
-    case FX_S_floor: case FX_S_ceil: case FX_S_round: case FX_S_trunc:
-    case FX_S_relu: case FX_S_clamp: case FX_S_select:
-        return true;
-    default:
-        return is_comparison(op);
-    }
-}
-
 static fx_status value(fx_ll *e, const fx_sexpr *x, int depth, LLVMValueRef *out)
 {
     enum { DEEPEST = 5000 };
@@ -571,9 +553,9 @@ static fx_status value(fx_ll *e, const fx_sexpr *x, int depth, LLVMValueRef *out
         v = L->BuildSelect(e->b, is_true(e, x->arg[0]->dtype, arg[0]), arg[1], arg[2], "");
         break;
     default: {
-        fx_dtype d = is_comparison(x->op) ? x->arg[0]->dtype : x->dtype;
+        fx_dtype d = fx_sop_is_comparison(x->op) ? x->arg[0]->dtype : x->dtype;
         FX_TRY(fx_dtype_is_float(d) ? float_op(e, x, d, arg, &v) : int_op(e, x, d, arg, &v));
-        if (is_half(x->dtype) && !is_exact(x->op))
+        if (is_half(x->dtype) && !fx_sop_is_exact(x->op))
             v = round_half(e, x->dtype, v);
     }
     }

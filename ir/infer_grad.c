@@ -205,10 +205,7 @@ fx_status infer_layer_norm_backward(fx_infer *c)
     int n;
     FX_TRY(with_input(c, &x, 1));
     FX_TRY(fx_infer_dims(c, 2, shape, FX_MAX_RANK, &n));
-    bool ok = n >= 1 && n <= x->rank;
-    for (int i = 0; ok && i < n; i++)
-        ok = !fx_dim_differ(shape[i], x->dims[x->rank - n + i]);
-    if (!ok)
+    if (!fx_infer_ends_with(x, n, shape))
         return fx_infer_fail(c, "argument 'normalized_shape': expected the last sizes of %s", fx_infer_text(c, x));
     for (int p = 3; p < 7; p++) {
         fx_dim want[FX_MAX_RANK];

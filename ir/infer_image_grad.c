@@ -96,21 +96,6 @@ fx_batch_norm fx_batch_norm_of(const fx_node *n)
     return b;
 }
 
-/* Scale, shift and statistics: vectors of n elements, or None. The last one's dtype, in which statistics are kept, goes to *dtype. */
-static fx_status vectors(const fx_infer *c, int first, int count, fx_dim n, fx_dtype *dtype)
-{
-    for (int i = first; i < first + count; i++) {
-        const fx_type *t;
-        FX_TRY(fx_infer_optional(c, i, &t));
-        if (t && (t->rank != 1 || fx_dim_differ(t->dims[0], n) || !fx_dtype_is_float(t->dtype)))
-            return fx_infer_fail(c, "argument %d: expected a float vector of %" PRId64 " elements, got %s", i, n.value,
-                                 fx_infer_text(c, t));
-        if (t)
-            *dtype = t->dtype;
-    }
-    return FX_OK;
-}
-
 static fx_status image(const fx_infer *c, int param, const fx_type **x)
 {
     FX_TRY(fx_infer_tensor(c, param, x));
@@ -127,9 +112,9 @@ fx_status infer_batch_norm(fx_infer *c)
     int n = 0;
     FX_TRY(image(c, 0, &x));
     fx_dtype dtype = x->dtype;
-    FX_TRY(vectors(c, 1, 2, x->dims[1], &dtype));
+    FX_TRY(fx_infer_vectors(c, 1, 2, x->dims[1], &dtype));
     if (b.running >= 0)
-        FX_TRY(vectors(c, b.running, 2, x->dims[1], &dtype));
+        FX_TRY(fx_infer_vectors(c, b.running, 2, x->dims[1], &dtype));
     if (!b.training && b.running < 0)
         return fx_infer_refuse(c, "without statistics it has to be in training mode");
     for (int i = b.running; (!b.training || b.functional) && i < b.running + 2; i++)
@@ -162,11 +147,11 @@ fx_status infer_batch_norm_backward(fx_infer *c)
     FX_TRY(image(c, 1, &x));
     FX_TRY(fx_infer_grad_of(c, g, x));
     dtype = x->dtype;
-    FX_TRY(vectors(c, 2, 1, x->dims[1], &dtype));
+    FX_TRY(fx_infer_vectors(c, 2, 1, x->dims[1], &dtype));
     bool train = fx_node_bool(c->node, 7);
     int used = train ? 5 : 3;
     fx_dtype ignored;
-    FX_TRY(vectors(c, used, 2, x->dims[1], &ignored));
+    FX_TRY(fx_infer_vectors(c, used, 2, x->dims[1], &ignored));
     for (int i = used; i < used + 2; i++)
         FX_TRY(fx_infer_tensor(c, i, &t));
     const fx_type *vector = fx_type_tensor(c->ctx, dtype, 1, &x->dims[1], NULL);

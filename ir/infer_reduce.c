@@ -178,8 +178,7 @@ fx_status infer_softmax(fx_infer *c)
 
 /* ---- norms ------------------------------------------------------------------------------------------------------ */
 
-/* Scale, shift and statistics: vectors of n elements, or None. */
-static fx_status vectors(const fx_infer *c, int first, int count, fx_dim n)
+fx_status fx_infer_vectors(const fx_infer *c, int first, int count, fx_dim n, fx_dtype *dtype)
 {
     for (int i = first; i < first + count; i++) {
         const fx_type *t;
@@ -187,6 +186,8 @@ static fx_status vectors(const fx_infer *c, int first, int count, fx_dim n)
         if (t && (t->rank != 1 || fx_dim_differ(t->dims[0], n) || !fx_dtype_is_float(t->dtype)))
             return fx_infer_fail(c, "argument %d: expected a float vector of %" PRId64 " elements, got %s", i, n.value,
                                  fx_infer_text(c, t));
+        if (t && dtype)
+            *dtype = t->dtype;
     }
     return FX_OK;
 }
@@ -199,8 +200,7 @@ static fx_status float_input(const fx_infer *c, const fx_type **x, int min_rank)
     return FX_OK;
 }
 
-/* Whether x's last dims are these. */
-static bool ends_with(const fx_type *x, int n, const fx_dim *dims)
+bool fx_infer_ends_with(const fx_type *x, int n, const fx_dim *dims)
 {
     bool ok = n >= 1 && n <= x->rank;
     for (int i = 0; ok && i < n; i++)
@@ -224,11 +224,11 @@ fx_status infer_layer_norm(fx_infer *c)
     int n;
     FX_TRY(float_input(c, &x, 1));
     FX_TRY(fx_infer_dims(c, 1, shape, FX_MAX_RANK, &n));
-    if (!ends_with(x, n, shape))
+    if (!fx_infer_ends_with(x, n, shape))
         return fx_infer_fail(c, "argument 'normalized_shape': expected the last sizes of %s", fx_infer_text(c, x));
     for (int p = 2; p < 4; p++) {
         FX_TRY(fx_infer_optional(c, p, &t));
-        if (t && (t->rank != n || !fx_dtype_is_float(t->dtype) || !ends_with(t, n, shape)))
+        if (t && (t->rank != n || !fx_dtype_is_float(t->dtype) || !fx_infer_ends_with(t, n, shape)))
             return fx_infer_fail(c, "argument %d: expected the last sizes of %s, got %s", p, fx_infer_text(c, x), fx_infer_text(c, t));
     }
     FX_TRY(fx_infer_set(c, x->dtype, x->rank, x->dims));
@@ -248,7 +248,7 @@ fx_status infer_rms_norm(fx_infer *c)
     FX_TRY(float_input(c, &x, 1));
     FX_TRY(fx_infer_dims(c, 1, shape, FX_MAX_RANK, &n));
     FX_TRY(fx_infer_optional(c, 2, &w));
-    if (!ends_with(x, n, shape) || (w && (w->rank != n || !ends_with(w, n, shape))))
+    if (!fx_infer_ends_with(x, n, shape) || (w && (w->rank != n || !fx_infer_ends_with(w, n, shape))))
         return fx_infer_fail(c, "argument 'normalized_shape': expected the last sizes of %s, and a weight of them", fx_infer_text(c, x));
     if (w && !fx_dtype_is_float(w->dtype))
         return fx_infer_fail(c, "argument 'weight': expected floats, got %s", fx_infer_text(c, w));
@@ -323,7 +323,7 @@ fx_status infer_instance_norm(fx_infer *c)
     FX_TRY(float_input(c, &x, 2));
     if (!fx_node_bool(c->node, 5))
         return fx_infer_refuse(c, "with running statistics is not supported");
-    FX_TRY(vectors(c, 1, 2, x->dims[1]));
+    FX_TRY(fx_infer_vectors(c, 1, 2, x->dims[1], NULL));
     return fx_infer_set(c, x->dtype, x->rank, x->dims);
 }
 
@@ -335,7 +335,7 @@ fx_status infer_group_norm(fx_infer *c)
     int64_t groups = fx_node_int(c->node, native ? 6 : 1);
     if (groups <= 0 || (!x->dims[1].sym && x->dims[1].value % groups))
         return fx_infer_fail(c, "expected channels that %" PRId64 " groups divide, got %s", groups, fx_infer_text(c, x));
-    FX_TRY(vectors(c, native ? 1 : 2, 2, x->dims[1]));
+    FX_TRY(fx_infer_vectors(c, native ? 1 : 2, 2, x->dims[1], NULL));
     FX_TRY(fx_infer_set(c, x->dtype, x->rank, x->dims));
     if (native) {
         const fx_type *stat = fx_type_tensor(c->ctx, x->dtype, 2, (fx_dim[]){x->dims[0], fx_dim_of(groups)}, NULL);

@@ -57,6 +57,10 @@ fx_status fx_infer_set(fx_infer *c, fx_dtype dtype, int rank, const fx_dim *dims
 /* The dtype parameter, or `otherwise` when it is None. */
 fx_dtype fx_infer_dtype(const fx_infer *c, int param, fx_dtype otherwise);
 const char *fx_infer_text(const fx_infer *c, const fx_type *t);      /* a type as text, for messages */
+/* Scale, shift or statistics: parameters first to first + count - 1 are float vectors of n elements, or None. The last one's dtype, in which statistics
+ * are kept, goes to *dtype (may be NULL), which else stays. */
+fx_status fx_infer_vectors(const fx_infer *c, int first, int count, fx_dim n, fx_dtype *dtype);
+bool fx_infer_ends_with(const fx_type *x, int n, const fx_dim *dims);  /* x's last dims are these n, one or more */
 
 /* infer_image_grad.c, for gradients: g is of the type of what was computed; indices are int64 of its shape. */
 fx_status fx_infer_grad_of(const fx_infer *c, const fx_type *g, const fx_type *y);

@@ -253,6 +253,23 @@ int fx_sop_arity(fx_sop op)
     return (unsigned)op < FX_S_COUNT ? sops[op].arity : 0;
 }
 
+bool fx_sop_is_comparison(fx_sop op)
+{
+    return op >= FX_S_eq && op <= FX_S_ge;
+}
+
+bool fx_sop_is_exact(fx_sop op)
+{
+    switch (op) {
+    case FX_S_neg: case FX_S_abs: case FX_S_sign: case FX_S_copysign: case FX_S_max: case FX_S_min: case FX_S_fmax: case FX_S_fmin:
+    case FX_S_floor: case FX_S_ceil: case FX_S_round: case FX_S_trunc:
+    case FX_S_relu: case FX_S_clamp: case FX_S_select:
+        return true;
+    default:
+        return fx_sop_is_comparison(op);
+    }
+}
+
 /* Likewise. */
 static size_t size_of(fx_sop op)
 {

@@ -254,6 +254,8 @@ fx_sexpr *fx_s_cast(fx_program *p, fx_dtype dtype, const fx_sexpr *a); /* a itse
 fx_sexpr *fx_s_op(fx_program *p, fx_sop op, fx_dtype dtype, const fx_sexpr *a, const fx_sexpr *b, const fx_sexpr *c);
 const char *fx_sop_name(fx_sop op);
 int fx_sop_arity(fx_sop op);
+bool fx_sop_is_comparison(fx_sop op);                                 /* its result is a bool, whatever its operands are */
+bool fx_sop_is_exact(fx_sop op);                                      /* of representable float16 or bfloat16 numbers it surely gives one */
 
 /* Calls f for each access of a statement list: which buffer, written or not, and the smallest and largest element it may touch
  * given the loops, guards and checks around it (kernel calls by the footprint their descriptor declares). lo and hi are expressions over

@@ -309,11 +309,6 @@ static bool op_takes(fx_sop op, fx_dtype d)
     }
 }
 
-static bool is_comparison(fx_sop op)
-{
-    return op >= FX_S_eq && op <= FX_S_ge;
-}
-
 static void check_expr(fx_check *c, const fx_sexpr *e, int depth)
 {
     enum { DEEPEST = 400 };
@@ -369,7 +364,7 @@ static void check_expr(fx_check *c, const fx_sexpr *e, int depth)
     }
     if (e->op == FX_S_select && e->arg[0]->dtype != FX_BOOL)
         fx_check_bad(c, "select: expected a condition of bool, got %s", fx_dtype_short(e->arg[0]->dtype));
-    fx_dtype result = is_comparison(e->op) ? FX_BOOL : operand;
+    fx_dtype result = fx_sop_is_comparison(e->op) ? FX_BOOL : operand;
     if (e->dtype != result)
         fx_check_bad(c, "%s of %s: expected a result of %s, got %s", op, fx_dtype_short(operand), fx_dtype_short(result), dtype);
     if (!op_takes(e->op, operand))

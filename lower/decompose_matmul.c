@@ -40,11 +40,9 @@ void fx_d_linear(fx_rw *w)
     }
     fx_node *weight = fx_node_input(w->at, 1);
     if (fx_is_tensor(weight) && weight->type->rank == 1) { /* a vector is the one row of a matrix, whose result has no dim */
-        fx_dim one[2] = { fx_dim_of(1), in[rank - 1] }, rows[2] = { fx_dim_of(-1), in[rank - 1] };
+        fx_dim one[2] = { fx_dim_of(1), in[rank - 1] }, rows[2] = { fx_dim_of(1), in[rank - 1] };
         for (int i = 0; i < out_rank; i++)
-            rows[0] = i ? fx_dim_mul(w->at->graph->ctx, rows[0], out[i]) : out[i];
-        if (out_rank == 0)
-            rows[0] = fx_dim_of(1);
+            rows[0] = fx_dim_mul(w->at->graph->ctx, rows[0], out[i]);
         fx_node *matrix = fx_rw_view_to(w, weight, 2, one, "matrix");
         fx_node *y = linear(w, fx_rw_view_to(w, x, 2, rows, "rows"), matrix, NULL, "mat");
         y = fx_rw_view_to(w, y, out_rank, out, bias ? "dot" : NULL);

@@ -44,6 +44,8 @@ void fxpy_enter(fxpy_context *c);
 void fxpy_leave(fxpy_context *c);
 /* Raises what the context's diagnostics from `since` on say; leaves the context as before. Always NULL. */
 PyObject *fxpy_raise(fxpy_context *c, fx_status status, size_t since);
+/* Ends what fxpy_enter began: None, or the exception of the status. */
+PyObject *fxpy_done(fxpy_context *c, fx_status status, size_t since);
 /* Emits the context's warnings from `since` on as Python's; -1 when one was raised. Remarks go. */
 int fxpy_warn(fxpy_context *c, size_t since);
 

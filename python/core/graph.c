@@ -91,10 +91,7 @@ static PyObject *lint(PyObject *o, PyObject *unused)
     fxpy_graph *self = (fxpy_graph *)o;
     (void)unused;
     FXPY_UNLOCKED(self, fx_graph_lint(self->g, FX_LINT_ALL))
-    PyObject *result = status == FX_OK ? Py_None : fxpy_raise(c, status, since);
-    fxpy_leave(c);
-    Py_XINCREF(result);
-    return result;
+    return fxpy_done(c, status, since);
 }
 
 static PyObject *copy(PyObject *o, PyObject *unused)

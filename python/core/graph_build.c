@@ -138,22 +138,13 @@ static PyObject *output(PyObject *o, PyObject *value)
     return node;
 }
 
-/* Ends a change: None, or an exception. */
-static PyObject *end(fxpy_context *c, fx_status status, size_t since)
-{
-    PyObject *result = status == FX_OK ? Py_None : fxpy_raise(c, status, since);
-    fxpy_leave(c);
-    Py_XINCREF(result);
-    return result;
-}
-
 static PyObject *erase_node(PyObject *o, PyObject *node)
 {
     fxpy_graph *self = (fxpy_graph *)o;
     if (Py_TYPE(node) != fxpy_node_type)
         return PyErr_Format(PyExc_TypeError, "expected a Node");
     FXPY_UNLOCKED(self, fx_graph_erase_node(self->g, ((fxpy_node *)node)->n))
-    return end(c, status, since);
+    return fxpy_done(c, status, since);
 }
 
 static PyObject *topological_sort(PyObject *o, PyObject *unused)
@@ -161,7 +152,7 @@ static PyObject *topological_sort(PyObject *o, PyObject *unused)
     fxpy_graph *self = (fxpy_graph *)o;
     (void)unused;
     FXPY_UNLOCKED(self, fx_graph_topological_sort(self->g))
-    return end(c, status, since);
+    return fxpy_done(c, status, since);
 }
 
 /* _insert(node or None, after) -> what was before the point; _restore takes it. fxcc._graph makes a context manager of them. */
@@ -208,7 +199,7 @@ static PyObject *set_tensor(PyObject *o, const char *path, PyObject *tensor, boo
     if (fxpy_tensor_keep(self->context, tensor, &t) != 0)
         return NULL;
     FXPY_UNLOCKED(self, parameter ? fx_graph_set_parameter(self->g, path, &given) : fx_graph_set_buffer(self->g, path, &given, persistent))
-    return end(c, status, since);
+    return fxpy_done(c, status, since);
 }
 
 static PyObject *set_parameter(PyObject *o, PyObject *args)
@@ -235,7 +226,7 @@ static PyObject *tie_parameter(PyObject *o, PyObject *args)
     if (!PyArg_ParseTuple(args, "ss:tie_parameter", &path, &to))
         return NULL;
     FXPY_UNLOCKED(self, fx_graph_tie_parameter(self->g, path, to))
-    return end(c, status, since);
+    return fxpy_done(c, status, since);
 }
 
 static PyObject *delete_attr(PyObject *o, PyObject *path)
@@ -245,7 +236,7 @@ static PyObject *delete_attr(PyObject *o, PyObject *path)
     if (!s)
         return NULL;
     FXPY_UNLOCKED(self, fx_graph_delete_attr(self->g, s))
-    return end(c, status, since);
+    return fxpy_done(c, status, since);
 }
 
 static PyObject *add_submodule(PyObject *o, PyObject *args, PyObject *kwargs)
@@ -261,7 +252,7 @@ static PyObject *add_submodule(PyObject *o, PyObject *args, PyObject *kwargs)
     fxpy_enter(self->context);
     size_t since = fx_diag_count(self->context->ctx);
     fx_module *m = fx_graph_add_submodule(self->g, path, class_name, k.n, k.keys, k.as.items);
-    result = end(self->context, m ? FX_OK : fx_graph_status(self->g), since);
+    result = fxpy_done(self->context, m ? FX_OK : fx_graph_status(self->g), since);
 done:
     Py_XDECREF(keep);
     return result;
@@ -281,7 +272,7 @@ static PyObject *set_symbol(PyObject *o, PyObject *args, PyObject *kwargs)
     if (max != Py_None && (most = PyLong_AsLongLong(max)) == -1 && PyErr_Occurred())
         return NULL;
     FXPY_UNLOCKED(self, fx_graph_set_symbol(self->g, name, min, most))
-    return end(c, status, since);
+    return fxpy_done(c, status, since);
 }
 
 PyMethodDef fxpy_build_methods[] = {

@@ -185,6 +185,14 @@ PyObject *fxpy_raise(fxpy_context *c, fx_status status, size_t since)
     return NULL;
 }
 
+PyObject *fxpy_done(fxpy_context *c, fx_status status, size_t since)
+{
+    PyObject *result = status == FX_OK ? Py_None : fxpy_raise(c, status, since);
+    fxpy_leave(c);
+    Py_XINCREF(result);
+    return result;
+}
+
 int fxpy_warn(fxpy_context *c, size_t since)
 {
     int rc = 0;

@@ -30,15 +30,6 @@ static PyObject *text(const char *s)
     return PyUnicode_FromString(s);
 }
 
-/* Ends a change: None, or an exception. */
-static PyObject *changed(fxpy_node *self, fx_status status, size_t since)
-{
-    PyObject *result = status == FX_OK ? Py_None : fxpy_raise(self->graph->context, status, since);
-    fxpy_leave(self->graph->context);
-    Py_XINCREF(result);
-    return result;
-}
-
 static size_t begin(fxpy_node *self)
 {
     fxpy_enter(self->graph->context);
@@ -191,7 +182,7 @@ static int no_delete(PyObject *v, const char *what)
 
 static int set(fxpy_node *self, fx_status status, size_t since)
 {
-    PyObject *done = changed(self, status, since);
+    PyObject *done = fxpy_done(self->graph->context, status, since);
     Py_XDECREF(done);
     return done ? 0 : -1;
 }
@@ -275,7 +266,7 @@ static PyObject *set_meta(PyObject *o, PyObject *args)
     fx_value value;
     if (keep && PyArg_ParseTuple(args, "sO:set_meta", &key, &v) && fxpy_to_value(self->graph, v, keep, &value) == 0) {
         size_t since = begin(self);
-        result = changed(self, fx_node_set_meta(self->n, key, value), since);
+        result = fxpy_done(self->graph->context, fx_node_set_meta(self->n, key, value), since);
     }
     Py_XDECREF(keep);
     return result;
@@ -296,7 +287,7 @@ static PyObject *replace_all_uses_with(PyObject *o, PyObject *by)
     if (!other)
         return NULL;
     size_t since = begin(self);
-    PyObject *done = changed(self, fx_node_replace_all_uses_with(self->n, other->n, NULL, NULL, false, &n), since);
+    PyObject *done = fxpy_done(self->graph->context, fx_node_replace_all_uses_with(self->n, other->n, NULL, NULL, false, &n), since);
     Py_XDECREF(done);
     return done ? PyLong_FromSize_t(n) : NULL;
 }
@@ -308,7 +299,7 @@ static PyObject *replace_input_with(PyObject *o, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO:replace_input_with", &a, &b) || !node_of(a) || !node_of(b))
         return NULL;
     size_t since = begin(self);
-    return changed(self, fx_node_replace_input_with(self->n, ((fxpy_node *)a)->n, ((fxpy_node *)b)->n), since);
+    return fxpy_done(self->graph->context, fx_node_replace_input_with(self->n, ((fxpy_node *)a)->n, ((fxpy_node *)b)->n), since);
 }
 
 static PyObject *move(PyObject *o, PyObject *other, fx_status (*how)(fx_node *, fx_node *))
@@ -317,7 +308,7 @@ static PyObject *move(PyObject *o, PyObject *other, fx_status (*how)(fx_node *, 
     if (!moved)
         return NULL;
     size_t since = begin(self);
-    return changed(self, how(self->n, moved->n), since);
+    return fxpy_done(self->graph->context, how(self->n, moved->n), since);
 }
 
 static PyObject *prepend(PyObject *o, PyObject *other)

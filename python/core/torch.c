@@ -16,10 +16,7 @@ static PyObject *set_location(PyObject *self, PyObject *args)
     fxpy_enter(c);
     size_t since = fx_diag_count(c->ctx);
     fx_status status = fx_node_set_location(node->n, module, frame);
-    PyObject *result = status == FX_OK ? Py_None : fxpy_raise(c, status, since);
-    fxpy_leave(c);
-    Py_XINCREF(result);
-    return result;
+    return fxpy_done(c, status, since);
 }
 
 /* Where the elements of tensors are, and torch's count of writes to them: equal bytes, equal tensors. */
