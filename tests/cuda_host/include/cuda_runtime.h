@@ -1,0 +1,22 @@
+/* cuda_runtime.h for a host compiler: what emitted CUDA sources use of it, on a machine without a GPU (docs/cuda.md).
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#ifndef FXCU_CUDA_RUNTIME_H
+#define FXCU_CUDA_RUNTIME_H
+#ifndef __cplusplus
+#error "CUDA sources are C++: compile them with g++ or clang++ -x c++ -std=c++17"
+#endif
+#define FXCU_HOST 1 /* what tells a source that it is compiled for the host */
+
+#include "cuda_host/types.h"
+
+#include "cuda_host/api.h"
+
+#include "cuda_host/device.h"
+
+#include "cuda_host/math.h"
+
+#include "cuda_host/launch.h"
+
+#include "cuda_host/control.h"
+
+#endif
