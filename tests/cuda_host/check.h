@@ -53,6 +53,12 @@ static inline std::vector<float> numbers(size_t n, unsigned seed) {
 }
 
 #ifdef FXCU_HOST
+#ifdef FXCU_ASAN
+constexpr bool with_asan = true;
+#else
+constexpr bool with_asan = false;
+#endif
+
 /* Runs a test under each of the schedules, and once with every launch under all of them. Nothing may leak. */
 template <class F> void each_schedule(const char *name, F test) {
     for (int i = 0; i <= FXCU_SCHEDULES; i++) {

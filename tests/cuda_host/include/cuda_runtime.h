@@ -7,6 +7,14 @@
 #endif
 #define FXCU_HOST 1 /* what tells a source that it is compiled for the host */
 
+#if defined __SANITIZE_ADDRESS__
+#define FXCU_ASAN 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define FXCU_ASAN 1
+#endif
+#endif
+
 #include "cuda_host/types.h"
 
 #include "cuda_host/api.h"

@@ -336,7 +336,7 @@ void finish(int t) {
         text += format("; %d have finished", finished);
     }
     text.insert(0, barriers ? "divergent barrier: " : "divergent warp: ");
-    fail(cudaErrorLaunchFailure, std::move(text));
+    fail(cudaErrorLaunchFailure, std::move(text), false);
 }
 
 } // namespace
@@ -412,16 +412,17 @@ void seed_random(uint64_t seed) { random_state = seed * 0x9e3779b97f4a7c15u | 1u
 
 bool in_kernel() { return here != nullptr; }
 
-std::string where_running() {
+std::string where_running(bool thread_too) {
     const thread &t = b.threads[self()];
     const uint3 &block = t.at.block;
-    return format("kernel %s, block (%u,%u,%u), %s", b.launch->name, block.x, block.y, block.z, name_thread(self()).c_str());
+    const std::string text = format("kernel %s, block (%u,%u,%u)", b.launch->name, block.x, block.y, block.z);
+    return thread_too ? text + ", " + name_thread(self()) : text;
 }
 
-void fail(cudaError_t code, std::string &&message) {
+void fail(cudaError_t code, std::string &&message, bool thread_s) {
     const thread &t = b.threads[self()];
-    message.insert(0, where_running() + ": ");
-    if (t.line > 0 && message.find(format("%s:%d", t.file, t.line)) == std::string::npos) {
+    message.insert(0, where_running(thread_s) + ": ");
+    if (thread_s && t.line > 0 && message.find(format("%s:%d", t.file, t.line)) == std::string::npos) {
         message += format(" (after %s:%d)", t.file, t.line); /* the last barrier or warp operation */
     }
     keep_error(code, message + format(" [launched at %s:%d]", b.launch->file, b.launch->line));

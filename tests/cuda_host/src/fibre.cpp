@@ -3,8 +3,8 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "internal.h"
 
+#include <deque>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #if !defined __x86_64__ && !defined __aarch64__
 #include <ucontext.h>
@@ -13,7 +13,8 @@
 namespace fxcu {
 
 fibre main_fibre;
-static std::vector<fibre *> all;
+static std::deque<fibre> all;
+static constexpr size_t guard = 64 << 10; /* below a stack */
 
 #if defined __x86_64__
 /* Pushes the registers that a callee keeps, changes stacks, pops the other's. */
@@ -139,15 +140,13 @@ fibre *make_fibre(fibre_entry entry) {
 #else
     const size_t bytes = 64 << 10;
 #endif
-    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    void *base = mmap(nullptr, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED || mprotect(base, page, PROT_NONE) != 0) {
+    void *base = mmap(nullptr, bytes + guard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED || mprotect(base, guard, PROT_NONE) != 0) {
         return nullptr;
     }
-    fibre *f = new fibre{nullptr, static_cast<char *>(base) + page, bytes, nullptr, entry, 0};
-    restart_fibre(f);
-    all.push_back(f);
-    return f;
+    all.push_back({nullptr, static_cast<char *>(base) + guard, bytes, nullptr, entry, 0});
+    restart_fibre(&all.back());
+    return &all.back();
 }
 
 void switch_fibre(fibre *from, fibre *to) {
@@ -163,9 +162,9 @@ void switch_fibre(fibre *from, fibre *to) {
 
 const fibre *fibre_guarding(const void *address) {
     const char *at = static_cast<const char *>(address);
-    for (const fibre *f : all) {
-        if (at < f->stack && at >= f->stack - sysconf(_SC_PAGESIZE)) {
-            return f;
+    for (const fibre &f : all) {
+        if (at < f.stack && at >= f.stack - guard) {
+            return &f;
         }
     }
     return nullptr;

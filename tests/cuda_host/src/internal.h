@@ -7,13 +7,6 @@
 #include <memory>
 #include <string>
 
-#if defined __SANITIZE_ADDRESS__
-#define FXCU_ASAN 1
-#elif defined __has_feature
-#if __has_feature(address_sanitizer)
-#define FXCU_ASAN 1
-#endif
-#endif
 #ifdef FXCU_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -141,9 +134,10 @@ uint64_t random_number();
 void seed_random(uint64_t seed);
 /* Runs a block's threads; false: a thread failed, and its error is kept. */
 bool run_block(const launch_desc &launch, uint3 index, void *dynamic);
-std::string where_running(); /* "kernel k, block (0,0,0), thread (1,0,0)" */
+std::string where_running(bool thread_too); /* "kernel k, block (0,0,0), thread (1,0,0)" */
 bool in_kernel();
-[[noreturn]] void fail(cudaError_t code, std::string &&message); /* of the running thread, which ends with its block */
+/* Ends the running block with an error; thread_s: it is the running thread's, and the message names it. */
+[[noreturn]] void fail(cudaError_t code, std::string &&message, bool thread_s = true);
 
 /* ---- fibre.cpp ---- */
 

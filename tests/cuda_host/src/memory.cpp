@@ -36,6 +36,9 @@ const range *find_range(const void *pointer) { return find(pointer); }
 std::string describe(const void *pointer) {
     const char *at = static_cast<const char *>(pointer);
     const mapped *m = find(pointer);
+    if (pointer == nullptr) {
+        return "a null pointer";
+    }
     if (m == nullptr) {
         return format("%p, which is in no device buffer", pointer);
     }
