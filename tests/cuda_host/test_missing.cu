@@ -130,7 +130,7 @@ template <int Missing> static bool product_right() {
 }
 
 /* A write in place that other blocks read. */
-static __global__ void shift_in_place(float *x, int n) {
+__global__ void shift_in_place(float *x, int n) {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
     if (i + 1 < n) {
         x[i] = x[i + 1] + 1.0f;

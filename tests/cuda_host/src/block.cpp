@@ -36,6 +36,7 @@ struct block {
     int size, live, at_barrier;
     uint32_t ready[most_warps]; /* a bit a thread */
     uint32_t alive[most_warps];
+    uint32_t at_warp[most_warps]; /* lanes that wait in a warp operation */
     int cursor; /* the thread that ran last; -1: begin with the order's first */
     bool failed;
 } b;
@@ -220,25 +221,30 @@ int source_lane(const thread &t, int lane) {
     }
 }
 
+/* The lanes among those taking part for which f holds. */
+template <class F> uint32_t lanes_where(uint32_t taking_part, F f) {
+    uint32_t where = 0;
+    for (uint32_t rest = taking_part; rest != 0; rest &= rest - 1) {
+        const int lane = __builtin_ctz(rest);
+        where |= f(lane) ? 1u << lane : 0;
+    }
+    return where;
+}
+
 uint64_t warp_result(const thread *warp, int lane, uint32_t taking_part) {
     const thread &t = warp[lane];
-    uint32_t set = 0, same = 0;
-    for (uint32_t rest = taking_part; rest != 0; rest &= rest - 1) {
-        const int other = __builtin_ctz(rest);
-        set |= warp[other].value != 0 ? 1u << other : 0;
-        same |= warp[other].value == t.value ? 1u << other : 0;
-    }
+    const auto is_set = [warp](int other) { return warp[other].value != 0; };
     switch (static_cast<warp_op>(t.kind)) {
     case warp_op::sync:
         return 0;
     case warp_op::ballot:
-        return set;
+        return lanes_where(taking_part, is_set);
     case warp_op::all:
-        return set == taking_part;
+        return lanes_where(taking_part, is_set) == taking_part;
     case warp_op::any:
-        return set != 0;
+        return lanes_where(taking_part, is_set) != 0;
     case warp_op::match:
-        return same;
+        return lanes_where(taking_part, [warp, &t](int other) { return warp[other].value == t.value; });
     default:
         break;
     }
@@ -250,30 +256,38 @@ uint64_t warp_result(const thread *warp, int lane, uint32_t taking_part) {
     return warp[from].value;
 }
 
+/* Two lanes of a warp that wait for each other have to agree on the mask, and on the operation. */
+void check_agreement(int t, int o) {
+    const thread &mine = b.threads[t], &other = b.threads[o];
+    if (!(mine.mask >> (o % lanes) & 1u) || !(other.mask >> (t % lanes) & 1u)) {
+        return;
+    }
+    if (mine.mask != other.mask) {
+        fail(cudaErrorLaunchFailure, format("differing masks: lane %d waits at %s:%d with mask 0x%08x, lane %d at %s:%d with mask 0x%08x", t % lanes, mine.file,
+                                            mine.line, mine.mask, o % lanes, other.file, other.line, other.mask));
+    }
+    if (mine.kind != other.kind || mine.line != other.line) {
+        fail(cudaErrorLaunchFailure, format("divergent warp: lane %d is at %s of %s:%d, lane %d at %s of %s:%d", t % lanes, warp_names[mine.kind], mine.file,
+                                            mine.line, o % lanes, warp_names[other.kind], other.file, other.line));
+    }
+}
+
 /* If all that thread t waits for are there, gives them their results; says whether it did. */
 bool complete_warp(int t) {
     const int w = t / lanes;
     thread *const warp = b.threads + w * lanes;
     const thread &mine = b.threads[t];
     const uint32_t needed = mine.mask & b.alive[w];
-    bool all_there = true;
+    if (needed & ~b.at_warp[w]) {
+        return false;
+    }
+    bool together = true;
     for (uint32_t rest = needed; rest != 0; rest &= rest - 1) {
         const int lane = __builtin_ctz(rest);
-        const thread &other = warp[lane];
-        if (other.for_what != waiting::warp) {
-            all_there = false;
-        } else if (other.mask != mine.mask) {
-            if (other.mask >> (t % lanes) & 1u) {
-                fail(cudaErrorLaunchFailure, format("differing masks: lane %d waits at %s:%d with mask 0x%08x, lane %d at %s:%d with mask 0x%08x", t % lanes,
-                                                    mine.file, mine.line, mine.mask, lane, other.file, other.line, other.mask));
-            }
-            all_there = false;
-        } else if (other.kind != mine.kind || other.line != mine.line) {
-            fail(cudaErrorLaunchFailure, format("divergent warp: lane %d is at %s of %s:%d, lane %d at %s of %s:%d", t % lanes, warp_names[mine.kind],
-                                                mine.file, mine.line, lane, warp_names[other.kind], other.file, other.line));
-        }
+        check_agreement(t, w * lanes + lane);
+        together &= warp[lane].mask == mine.mask; /* or it is in an operation of its own, which has to come to its end first */
     }
-    if (!all_there) {
+    if (!together) {
         return false;
     }
     for (uint32_t rest = needed; rest != 0; rest &= rest - 1) {
@@ -281,10 +295,10 @@ bool complete_warp(int t) {
         warp[lane].result = warp_result(warp, lane, needed);
     }
     for (uint32_t rest = needed; rest != 0; rest &= rest - 1) {
-        const int other = w * lanes + __builtin_ctz(rest);
-        b.threads[other].for_what = waiting::nothing;
-        set_ready(other);
+        b.threads[w * lanes + __builtin_ctz(rest)].for_what = waiting::nothing;
     }
+    b.ready[w] |= needed;
+    b.at_warp[w] &= ~needed;
     return true;
 }
 
@@ -297,7 +311,7 @@ void finish(int t) {
     if (b.live > 0 && b.at_barrier == b.live) {
         fail_stuck(); /* the others wait at a barrier that this one has passed by */
     }
-    for (uint32_t rest = b.alive[w]; rest != 0; rest &= rest - 1) {
+    for (uint32_t rest = b.at_warp[w]; rest != 0; rest &= rest - 1) { /* who waits for this one, too, need not any more */
         const int other = w * lanes + __builtin_ctz(rest);
         if (b.threads[other].for_what == waiting::warp) {
             complete_warp(other);
@@ -307,6 +321,13 @@ void finish(int t) {
 
 /* No thread can go on: who waits where. */
 [[noreturn]] void fail_stuck() {
+    for (int t = 0; t < b.size; t++) {
+        for (int o = t / lanes * lanes; o < t; o++) {
+            if (b.threads[t].for_what == waiting::warp && b.threads[o].for_what == waiting::warp) {
+                check_agreement(t, o);
+            }
+        }
+    }
     std::string text;
     bool told[most_threads] = {}, barriers = false;
     int finished = 0;
@@ -378,6 +399,7 @@ uint64_t warp(warp_op op, unsigned mask, uint64_t value, int argument, int width
     me.value = value;
     me.argument = argument;
     me.width = width;
+    b.at_warp[t / lanes] |= 1u << (t % lanes);
     if (complete_warp(t)) {
         b.ready[t / lanes] &= ~(1u << (t % lanes)); /* the last to come goes on at once */
     } else {
@@ -455,6 +477,7 @@ bool run_block(const launch_desc &launch, uint3 index, void *dynamic) {
         }
     }
     for (int w = 0; w < warps(); w++) {
+        b.at_warp[w] = 0;
         b.ready[w] = b.alive[w] = b.size - w * lanes >= lanes ? ~0u : (1u << (b.size - w * lanes)) - 1;
     }
     block_size = size;

@@ -1,6 +1,6 @@
 /* Errors: the last one and its message, sticky ones, and the signals by which a wrong access shows.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include "internal.h"
+#include "blas.h"
 
 #include <mutex>
 #include <signal.h>
@@ -14,6 +14,7 @@ namespace fxcu {
 
 static std::recursive_mutex lock;
 static int depth;
+static bool waited;
 static cudaError_t last = cudaSuccess, sticky = cudaSuccess;
 static std::string message;
 static bool quiet;
@@ -25,11 +26,14 @@ entry::entry() {
     failed = sticky;
 }
 entry::~entry() {
-    if (--depth == 0) {
+    if (--depth == 0 && waited) {
         lock_device();
+        waited = false;
     }
     lock.unlock();
 }
+
+void entry::host_waited() { waited = true; }
 
 std::string format(const char *format, ...) {
     va_list args, again;
@@ -46,15 +50,19 @@ static bool is_sticky(cudaError_t code) {
     return code == cudaErrorIllegalAddress || code == cudaErrorMisalignedAddress || code == cudaErrorLaunchFailure;
 }
 
+void keep_message(const char *name, const std::string &text) {
+    message = text;
+    if (!quiet) {
+        fprintf(stderr, "cuda_host: %s: %s\n", name, text.c_str());
+    }
+}
+
 cudaError_t keep_error(cudaError_t code, const std::string &text) {
     last = code;
-    message = text;
     if (is_sticky(code)) {
         sticky = code;
     }
-    if (!quiet) {
-        fprintf(stderr, "cuda_host: %s: %s\n", cudaGetErrorName(code), text.c_str());
-    }
+    keep_message(cudaGetErrorName(code), text);
     return code;
 }
 
@@ -101,6 +109,13 @@ static void on_fault(int number, siginfo_t *info, void *) {
     signal(number, SIG_DFL); /* returns to the access, which then ends the program as it would have */
 }
 
+/* A sanitizer is about to report: where it happened goes before it. */
+static void tell_kernel() {
+    if (in_kernel()) {
+        fprintf(stderr, "cuda_host: %s:\n", where_running(true).c_str());
+    }
+}
+
 void catch_faults() {
     static thread_local char *other_stack; /* a fault may be an overflow of the stack */
     if (other_stack) {
@@ -125,6 +140,12 @@ void catch_faults() {
 }
 
 } // namespace fxcu
+
+/* The sanitizers' own hooks. */
+extern "C" void __asan_on_error();
+extern "C" void __asan_on_error() { fxcu::tell_kernel(); }
+extern "C" void __ubsan_on_report();
+extern "C" void __ubsan_on_report() { fxcu::tell_kernel(); }
 
 using namespace fxcu;
 
@@ -164,4 +185,4 @@ cudaError_t cudaGetLastError() {
 const char *fxcu_message() { return message.c_str(); }
 void fxcu_quiet(int yes) { quiet = yes != 0; }
 
-size_t fxcu_alive() { return live_ranges() + live_streams() + live_graphs(); }
+size_t fxcu_alive() { return live_ranges() + live_streams() + live_graphs() + live_blas; }

@@ -19,18 +19,20 @@ namespace fxcu {
 
 /* ---- error.cpp ---- */
 
-/* Every API function opens one: it takes the lock (work runs on one thread at a time), and the last one locks device memory again. */
+/* Every API function opens one: it takes the lock, since work runs on one thread at a time. */
 class entry {
   public:
     entry();
     ~entry();
     entry(const entry &) = delete;
     entry &operator=(const entry &) = delete;
+    void host_waited();  /* the host may look at results now: when the last entry ends, device memory is closed to it */
     cudaError_t failed; /* the sticky error, if there is one */
 };
 
 /* Keeps the message and code as the last error, sticky where CUDA's is, and returns the code. */
 cudaError_t error(cudaError_t code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void keep_message(const char *name, const std::string &message);
 cudaError_t keep_error(cudaError_t code, const std::string &message);
 std::string format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 cudaError_t sticky_error();
@@ -60,7 +62,6 @@ const range *find_range(const void *pointer); /* that holds the address, or whos
 std::string describe(const void *pointer);
 void unlock_device();
 void lock_device();
-bool device_unlocked();
 cudaError_t check_fences(const char *after);
 size_t live_ranges();
 void free_ranges();

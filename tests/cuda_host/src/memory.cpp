@@ -1,5 +1,6 @@
 /* Device and pinned memory: pages of the host, each buffer fenced by pages that nobody may touch and ending right before one, filled
- * with NaNs. While host code runs, device memory is closed to it; a freed buffer stays closed, and its addresses are not used again.
+ * with NaNs. When the host has waited for the device, device memory is closed until there is work again, so that host code that takes a
+ * device pointer for its own is caught; a freed buffer stays closed, and its addresses are not used again for long.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "internal.h"
 
@@ -68,7 +69,6 @@ void lock_device() {
         set_access(false);
     }
 }
-bool device_unlocked() { return unlocked; }
 
 /* Bytes of a buffer's pages outside it: fenced too, byte by byte. */
 template <class F> static void outside(const mapped &m, F f) {
@@ -143,6 +143,7 @@ static cudaError_t release(memory kind, void *pointer, const char *call) {
         return error(cudaErrorInvalidValue, "%s: %s is not what %s gave", call, describe(pointer).c_str(),
                      kind == memory::device ? "cudaMalloc" : "cudaMallocHost");
     }
+    e.host_waited();
     const cudaError_t failed = drain_all(); /* freeing waits for all work */
     m->freed = true;
     used -= kind == memory::device ? m->bytes : 0;

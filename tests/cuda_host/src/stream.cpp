@@ -76,7 +76,8 @@ static void step() {
     }
 }
 
-static cudaError_t wait_for(const std::vector<node_ref> &nodes) {
+static cudaError_t wait_for(entry &e, const std::vector<node_ref> &nodes) {
+    e.host_waited();
     for (const node_ref &n : nodes) {
         while (!n->done) {
             step();
@@ -228,10 +229,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
         join_legacy();
     }
     const std::vector<node_ref> nodes = s->last;
-    return wait_for(nodes);
+    return wait_for(e, nodes);
 }
 
-static cudaError_t query(const std::vector<node_ref> &nodes) {
+static cudaError_t query(entry &e, const std::vector<node_ref> &nodes) {
+    e.host_waited();
     for (const node_ref &n : nodes) {
         if (!n->done) {
             step(); /* so that a loop that asks comes to its end */
@@ -250,7 +252,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     if (cudaError_t refused = refuse_captured(s->in, "cudaStreamQuery")) {
         return refused;
     }
-    return query(std::vector<node_ref>(s->last));
+    return query(e, std::vector<node_ref>(s->last));
 }
 
 cudaError_t cudaDeviceSynchronize() {
@@ -261,6 +263,7 @@ cudaError_t cudaDeviceSynchronize() {
     if (cudaError_t refused = refuse_in_capture("cudaDeviceSynchronize")) {
         return refused;
     }
+    e.host_waited();
     return drain_all();
 }
 
@@ -357,7 +360,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
         return refused;
     }
     const std::vector<node_ref> nodes = event->after;
-    return wait_for(nodes);
+    return wait_for(e, nodes);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -368,7 +371,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (cudaError_t refused = refuse_captured(event->in, "cudaEventQuery")) {
         return refused;
     }
-    return query(std::vector<node_ref>(event->after));
+    return query(e, std::vector<node_ref>(event->after));
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end) {
