@@ -252,7 +252,9 @@ static void test_copies() {
            [] { return cudaMemcpyAsync(device<float>(4), host, 17, cudaMemcpyHostToDevice); });
     expect("set past the end", cudaErrorInvalidValue, {"cudaMemset: the target is 0x"}, [] { return cudaMemset(device<float>(4) + 2, 0, 9); });
     expect("set of host memory", cudaErrorInvalidValue, {"where device memory is expected"}, [] { return cudaMemset(host, 0, 4); });
-    expect("no kind", cudaErrorInvalidMemcpyDirection, {"no kind of copy: 9"}, [] { return cudaMemcpy(host, host, 4, static_cast<cudaMemcpyKind>(9)); });
+    if (!with_asan) { /* UBSan sees it before */
+        expect("no kind", cudaErrorInvalidMemcpyDirection, {"no kind of copy: 9"}, [] { return cudaMemcpy(host, host, 4, static_cast<cudaMemcpyKind>(9)); });
+    }
     expect("free of a middle", cudaErrorInvalidValue, {"cudaFree: 0x", "is not what cudaMalloc gave"}, [] { return cudaFree(device<float>(4) + 1); });
     expect("free twice", cudaErrorInvalidValue, {"cudaFree: 0x", "which has been freed"}, [] {
         float *at = device<float>(4);

@@ -84,8 +84,12 @@ void reset_error() {
 
 /* ---- faults ---- */
 
+static thread_local char *other_stack; /* for faults: one may be an overflow of the stack */
+static constexpr size_t other_stack_bytes = 64 << 10;
+
 /* Says what lies at an address that was not to be touched, kills the program if no kernel did it, or ends the kernel. */
 static void on_fault(int number, siginfo_t *info, void *) {
+    ASAN_UNPOISON_MEMORY_REGION(other_stack, other_stack_bytes); /* a fault before left this stack for good */
     cudaError_t code = cudaErrorIllegalAddress;
     std::string text;
     if (number == SIGFPE) {
@@ -117,19 +121,17 @@ static void tell_kernel() {
 }
 
 void catch_faults() {
-    static thread_local char *other_stack; /* a fault may be an overflow of the stack */
     if (other_stack) {
         return;
     }
-    constexpr size_t bytes = 64 << 10;
-    void *made = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *made = mmap(nullptr, other_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED) {
         return;
     }
     other_stack = static_cast<char *>(made);
     stack_t stack = {};
     stack.ss_sp = made;
-    stack.ss_size = bytes;
+    stack.ss_size = other_stack_bytes;
     sigaltstack(&stack, nullptr);
     struct sigaction action = {};
     action.sa_sigaction = on_fault;
