@@ -13,6 +13,12 @@
 #if __has_feature(address_sanitizer)
 #define FXCU_ASAN 1
 #endif
+#if __has_feature(thread_sanitizer)
+#define FXCU_RACES 1
+#endif
+#endif
+#ifdef __SANITIZE_THREAD__
+#define FXCU_RACES 1 /* src/race.cpp is told of each access */
 #endif
 
 #include "cuda_host/types.h"

@@ -9,6 +9,7 @@ namespace fxcu {
 
 place *here;
 dim3 block_size, grid_size;
+const race_watch *watch;
 order current_order = order::forward;
 
 namespace {
@@ -49,11 +50,6 @@ const char *const warp_names[] = {"__syncwarp",    "__shfl_sync", "__shfl_up_syn
 int warps() { return (b.size + lanes - 1) / lanes; }
 void set_ready(int t) { b.ready[t / lanes] |= 1u << (t % lanes); }
 int self() { return static_cast<int>(reinterpret_cast<thread *>(here) - b.threads); }
-
-std::string name_thread(int t) {
-    const uint3 &at = b.threads[t].at.thread;
-    return format("thread (%u,%u,%u)", at.x, at.y, at.z);
-}
 
 /* ---- which thread runs next ---- */
 
@@ -196,6 +192,9 @@ void open_barrier() {
     }
     b.at_barrier = 0;
     b.cursor = -1;
+    if (watch) {
+        watch->pass_barrier();
+    }
 }
 
 /* ---- warp operations ---- */
@@ -296,6 +295,9 @@ bool complete_warp(int t) {
     }
     for (uint32_t rest = needed; rest != 0; rest &= rest - 1) {
         b.threads[w * lanes + __builtin_ctz(rest)].for_what = waiting::nothing;
+    }
+    if (watch && static_cast<warp_op>(mine.kind) == warp_op::sync) {
+        watch->sync_warp(w, needed);
     }
     b.ready[w] |= needed;
     b.at_warp[w] &= ~needed;
@@ -411,6 +413,12 @@ uint64_t warp(warp_op op, unsigned mask, uint64_t value, int argument, int width
 /* Any set of lanes that holds the caller's is a legal answer; this one shows who relies on more. */
 unsigned active_mask() { return 1u << (self() % lanes); }
 
+void atomic_begin(const void *address, size_t bytes) {
+    if (watch) {
+        watch->note_atomic(address, bytes, __builtin_return_address(0));
+    }
+}
+
 void atomic_pause() {
     if (here != nullptr && current_order == order::random && random_number() % 4 == 0) {
         set_ready(self());
@@ -422,7 +430,17 @@ void trap(const char *what, const char *file, int line) { fail(cudaErrorLaunchFa
 
 void *dynamic_shared() { return b.dynamic; }
 
-/* ---- what a launch calls ---- */
+/* ---- what a launch and the watch for races call ---- */
+
+std::string name_thread(int t) {
+    const uint3 &at = b.threads[t].at.thread;
+    return format("thread (%u,%u,%u)", at.x, at.y, at.z);
+}
+int thread_number() { return self(); }
+bool on_own_stack(const void *address) {
+    const fibre *f = b.threads[self()].on;
+    return address >= f->stack && address < f->stack + f->stack_bytes;
+}
 
 uint64_t random_number() { /* xorshift64* */
     random_state ^= random_state >> 12;

@@ -2,12 +2,15 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "blas.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <mutex>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 namespace fxcu {
@@ -84,11 +87,44 @@ void reset_error() {
 
 /* ---- faults ---- */
 
+std::string source_line(const void *pc) {
+    Dl_info info;
+    if (!dladdr(pc, &info)) {
+        return "";
+    }
+    /* The call before pc; a program at a fixed address has its addresses whole. */
+    const char *base = static_cast<const char *>(info.dli_fbase);
+    const bool fixed = reinterpret_cast<const ElfW(Ehdr) *>(base)->e_type == ET_EXEC;
+    char command[1024], line[512] = "";
+    snprintf(command, sizeof command, "addr2line -s -e '%s' %#zx 2> /dev/null", info.dli_fname,
+             static_cast<size_t>(static_cast<const char *>(pc) - (fixed ? nullptr : base)) - 1);
+    if (FILE *from = popen(command, "r")) {
+        if (!fgets(line, sizeof line, from) || line[0] == '?') {
+            line[0] = '\0';
+        }
+        pclose(from);
+    }
+    line[strcspn(line, " \n")] = '\0';
+    return line[0] ? format(" (%s)", line) : "";
+}
+
 static thread_local char *other_stack; /* for faults: one may be an overflow of the stack */
 static constexpr size_t other_stack_bytes = 64 << 10;
 
+/* Right after the instruction that faulted, as source_line wants it. */
+static const void *fault_pc(void *context) {
+    [[maybe_unused]] const mcontext_t &at = static_cast<ucontext_t *>(context)->uc_mcontext;
+#if defined __x86_64__
+    return reinterpret_cast<const char *>(at.gregs[REG_RIP]) + 1;
+#elif defined __aarch64__
+    return reinterpret_cast<const char *>(at.pc) + 1;
+#else
+    return nullptr;
+#endif
+}
+
 /* Says what lies at an address that was not to be touched, kills the program if no kernel did it, or ends the kernel. */
-static void on_fault(int number, siginfo_t *info, void *) {
+static void on_fault(int number, siginfo_t *info, void *context) {
     ASAN_UNPOISON_MEMORY_REGION(other_stack, other_stack_bytes); /* a fault before left this stack for good */
     cudaError_t code = cudaErrorIllegalAddress;
     std::string text;
@@ -106,6 +142,7 @@ static void on_fault(int number, siginfo_t *info, void *) {
     } else {
         text = "access to " + describe(info->si_addr);
     }
+    text += source_line(fault_pc(context));
     if (in_kernel()) {
         fail(code, std::move(text));
     }

@@ -37,6 +37,7 @@ cudaError_t keep_error(cudaError_t code, const std::string &message);
 std::string format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 cudaError_t sticky_error();
 void reset_error();
+std::string source_line(const void *pc); /* " (file.cu:7)", as addr2line tells; "" where it cannot */
 void catch_faults(); /* installs the signal handlers, once */
 
 /* ---- device.cpp ---- */
@@ -57,6 +58,8 @@ struct range {
     size_t bytes;
     int number; /* counted from 1, for messages */
     bool freed;
+    mutable void *shadow; /* race.cpp's, unmapped with the buffer */
+    mutable size_t shadow_bytes;
 };
 const range *find_range(const void *pointer); /* that holds the address, or whose fence does; null: none */
 std::string describe(const void *pointer);
@@ -126,6 +129,7 @@ kernel_shared *shared_of(const void *kernel);
 size_t shared_bytes(const kernel_shared *kernel);
 void poison_shared(kernel_shared *kernel, bool all); /* fills them with NaNs; all: those of every kernel, before its first block */
 void find_used_shared(kernel_shared *kernel);        /* after that block */
+void each_shared(const kernel_shared *kernel, void (*f)(char *at, size_t bytes, const char *name)); /* its own, and those of no kernel */
 
 /* ---- block.cpp ---- */
 
@@ -135,6 +139,9 @@ uint64_t random_number();
 void seed_random(uint64_t seed);
 /* Runs a block's threads; false: a thread failed, and its error is kept. */
 bool run_block(const launch_desc &launch, uint3 index, void *dynamic);
+std::string name_thread(int number); /* "thread (1,0,0)" */
+int thread_number();                 /* the running thread's */
+bool on_own_stack(const void *address);
 std::string where_running(bool thread_too); /* "kernel k, block (0,0,0), thread (1,0,0)" */
 bool in_kernel();
 /* Ends the running block with an error; thread_s: it is the running thread's, and the message names it. */
@@ -157,6 +164,18 @@ fibre *make_fibre(fibre_entry entry);
 void restart_fibre(fibre *f); /* forgets what it was in the midst of */
 void switch_fibre(fibre *from, fibre *to);
 const fibre *fibre_guarding(const void *address);
+
+/* ---- race.cpp ---- */
+
+/* Told of all that orders accesses, when sources were compiled to tell of the accesses themselves; else null. */
+struct race_watch {
+    void (*begin_launch)();
+    void (*begin_block)(const kernel_shared *kernel, char *dynamic, size_t dynamic_bytes, int threads);
+    void (*pass_barrier)();
+    void (*sync_warp)(int warp, uint32_t mask);
+    void (*note_atomic)(const void *at, size_t bytes, const void *pc);
+};
+extern const race_watch *watch;
 
 } // namespace fxcu
 #endif

@@ -122,6 +122,12 @@ static bool run_grid(const launch_desc &d) {
         const uint64_t n = downwards ? many - 1 - i : static_cast<uint64_t>((static_cast<fxcu_u128>(i) * step + first) % many);
         const uint3 index = {static_cast<unsigned>(n % d.grid.x), static_cast<unsigned>(n / d.grid.x % d.grid.y),
                              static_cast<unsigned>(n / d.grid.x / d.grid.y)};
+        if (watch && i == 0) {
+            watch->begin_launch();
+        }
+        if (watch) {
+            watch->begin_block(shared, dynamic, d.dynamic_bytes, static_cast<int>(d.block.x * d.block.y * d.block.z));
+        }
         poison_shared(shared, i == 0);
         memset(dynamic, 0xff, d.dynamic_bytes);
         if (!run_block(d, index, dynamic)) {

@@ -122,7 +122,15 @@ static cudaError_t allocate(memory kind, void **pointer, size_t bytes, const cha
     return cudaSuccess;
 }
 
+static void drop_shadow(const mapped &m) {
+    if (m.shadow) {
+        munmap(m.shadow, m.shadow_bytes);
+        m.shadow = nullptr;
+    }
+}
+
 static void unmap(const mapped &m) {
+    drop_shadow(m);
     ASAN_UNPOISON_MEMORY_REGION(m.inside(), m.map_bytes);
     munmap(m.map, m.map_bytes + 2 * guard);
 }
@@ -146,6 +154,7 @@ static cudaError_t release(memory kind, void *pointer, const char *call) {
     e.host_waited();
     const cudaError_t failed = drain_all(); /* freeing waits for all work */
     m->freed = true;
+    drop_shadow(*m);
     used -= kind == memory::device ? m->bytes : 0;
     live--;
     madvise(m->inside(), m->map_bytes, MADV_DONTNEED);

@@ -3,6 +3,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "internal.h"
 
+#include <algorithm>
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -146,6 +147,33 @@ kernel_shared *shared_of(const void *kernel) {
     return k;
 }
 
+/* "tile" of _ZZ6reducePfE4tile: the name that its length stands before, after the last E that fits. */
+static const char *plain_name(const std::string &symbol) {
+    for (size_t at = symbol.rfind('E'); at != std::string::npos && at > 0; at = symbol.rfind('E', at - 1)) {
+        size_t digits = at + 1, length = 0;
+        while (digits < symbol.size() && symbol[digits] >= '0' && symbol[digits] <= '9') {
+            length = length * 10 + static_cast<size_t>(symbol[digits++] - '0');
+        }
+        if (length > 0 && digits + length <= symbol.size()) {
+            static std::map<std::string, std::string> names;
+            return names.emplace(symbol, symbol.substr(digits, length)).first->second.c_str();
+        }
+    }
+    return symbol.c_str();
+}
+
+void each_shared(const kernel_shared *k, void (*f)(char *at, size_t bytes, const char *name)) {
+    for (const variable *v : k->used) {
+        f(k->in->at(*v), v->bytes, plain_name(v->symbol));
+    }
+    for (size_t i = 0; k->in && i < k->in->variables.size(); i++) {
+        const variable &v = k->in->variables[i];
+        if (!v.of_kernel && std::find(k->used.begin(), k->used.end(), &v) == k->used.end()) {
+            f(k->in->at(v), v.bytes, plain_name(v.symbol));
+        }
+    }
+}
+
 size_t shared_bytes(const kernel_shared *k) { return k->bytes; }
 
 /* A plain loop: AddressSanitizer's own memset would look at what is around. */
@@ -176,11 +204,7 @@ void find_used_shared(kernel_shared *k) {
         const char *at = k->in->at(v);
         for (size_t i = 0; !v.of_kernel && i < v.bytes; i++) {
             if (at[i] != -1) {
-                bool known = false;
-                for (const variable *one : k->used) {
-                    known |= one == &v;
-                }
-                if (!known) {
+                if (std::find(k->used.begin(), k->used.end(), &v) == k->used.end()) {
                     k->used.push_back(&v);
                     k->bytes += v.bytes;
                 }

@@ -23,6 +23,7 @@ enum class warp_op { sync, shuffle, shuffle_up, shuffle_down, shuffle_xor, ballo
 uint64_t warp(warp_op op, unsigned mask, uint64_t value, int argument, int width, const char *file, int line);
 unsigned active_mask();
 
+void atomic_begin(const void *address, size_t bytes);
 void atomic_pause(); /* a place where another thread may run */
 [[noreturn]] void trap(const char *what, const char *file, int line);
 
@@ -37,7 +38,8 @@ template <class T> T from_bits(uint64_t bits) {
     memcpy(&value, &bits, sizeof value);
     return value;
 }
-template <class T, class F> T atomic(T *address, F change) {
+template <class T, class F> __attribute__((no_sanitize("thread"))) T atomic(T *address, F change) {
+    atomic_begin(address, sizeof(T));
     T old = *address;
     *address = change(old);
     atomic_pause();
