@@ -43,6 +43,7 @@ struct block {
 } b;
 std::vector<fibre *> idle;
 uint64_t random_state = 1;
+thread_local bool runs_block; /* this thread of the host: others may be in their own code meanwhile */
 
 const char *const warp_names[] = {"__syncwarp",    "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync",
                                   "__ballot_sync", "__all_sync",  "__any_sync",     "__match_any_sync"};
@@ -450,7 +451,7 @@ uint64_t random_number() { /* xorshift64* */
 }
 void seed_random(uint64_t seed) { random_state = seed * 0x9e3779b97f4a7c15u | 1u; }
 
-bool in_kernel() { return here != nullptr; }
+bool in_kernel() { return runs_block && here != nullptr; }
 
 std::string where_running(bool thread_too) {
     const thread &t = b.threads[self()];
@@ -500,8 +501,11 @@ bool run_block(const launch_desc &launch, uint3 index, void *dynamic) {
     }
     block_size = size;
     grid_size = launch.grid;
+    find_main_stack();
     here = &b.threads[0].at; /* for an error of the first fibre's making */
+    runs_block = true;
     switch_fibre(&main_fibre, fibre_of(pick()));
+    runs_block = false;
     here = nullptr;
     if (b.failed) {
         for (t = 0; t < b.size; t++) {

@@ -80,7 +80,7 @@ static cudaError_t check_device(int number) {
     return cudaSuccess;
 }
 
-static int current;
+static thread_local int current;
 cudaError_t cudaGetDevice(int *number) {
     entry e;
     *number = current;

@@ -18,7 +18,8 @@ namespace fxcu {
 static std::recursive_mutex lock;
 static int depth;
 static bool waited;
-static cudaError_t last = cudaSuccess, sticky = cudaSuccess;
+static thread_local cudaError_t last = cudaSuccess;
+static cudaError_t sticky = cudaSuccess;
 static std::string message;
 static bool quiet;
 

@@ -4,9 +4,13 @@
 #include "internal.h"
 
 #include <deque>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #if !defined __x86_64__ && !defined __aarch64__
+#define FXCU_UCONTEXT 1 /* also to be defined by hand, to test it */
+#endif
+#ifdef FXCU_UCONTEXT
 #include <ucontext.h>
 #endif
 
@@ -16,7 +20,9 @@ fibre main_fibre;
 static std::deque<fibre> all;
 static constexpr size_t guard = 64 << 10; /* below a stack */
 
-#if defined __x86_64__
+#if defined FXCU_UCONTEXT
+static void fxcu_swap(void **save, void *load);
+#elif defined __x86_64__
 /* Pushes the registers that a callee keeps, changes stacks, pops the other's. */
 extern "C" void fxcu_swap(void **save, void *load);
 asm(R"(
@@ -80,8 +86,6 @@ fxcu_swap:
 .size fxcu_swap, .-fxcu_swap
 )");
 static constexpr int saved_words = 20, return_word = 11;
-#else
-static void fxcu_swap(void **save, void *load);
 #endif
 
 static fibre *starting; /* the fibre that its first switch leads to */
@@ -89,19 +93,13 @@ static fibre *starting; /* the fibre that its first switch leads to */
 static void start() {
     fibre *f = starting;
 #ifdef FXCU_ASAN
-    const void *bottom;
-    size_t bytes;
-    __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);
-    if (main_fibre.stack_bytes == 0) { /* the first fibre is reached from the thread's own stack */
-        main_fibre.stack = static_cast<char *>(const_cast<void *>(bottom));
-        main_fibre.stack_bytes = bytes;
-    }
+    __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
 #endif
     f->entry(f);
     __builtin_trap(); /* an entry never returns */
 }
 
-#if defined __x86_64__ || defined __aarch64__
+#ifndef FXCU_UCONTEXT
 void restart_fibre(fibre *f) {
 #ifdef FXCU_ASAN
     __asan_unpoison_memory_region(f->stack, f->stack_bytes);
@@ -157,6 +155,23 @@ void switch_fibre(fibre *from, fibre *to) {
     fxcu_swap(&from->stack_pointer, to->stack_pointer);
 #ifdef FXCU_ASAN
     __sanitizer_finish_switch_fiber(from->fake_stack, nullptr, nullptr);
+#endif
+}
+
+void find_main_stack() {
+#ifdef FXCU_ASAN
+    static pthread_t known;
+    pthread_attr_t attributes;
+    void *lowest;
+    if (main_fibre.stack && pthread_equal(known, pthread_self())) {
+        return;
+    }
+    known = pthread_self();
+    if (pthread_getattr_np(known, &attributes) == 0) {
+        pthread_attr_getstack(&attributes, &lowest, &main_fibre.stack_bytes);
+        main_fibre.stack = static_cast<char *>(lowest);
+        pthread_attr_destroy(&attributes);
+    }
 #endif
 }
 

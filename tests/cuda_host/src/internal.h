@@ -127,6 +127,7 @@ void reset_launch();
 struct kernel_shared;
 kernel_shared *shared_of(const void *kernel);
 size_t shared_bytes(const kernel_shared *kernel);
+uint64_t shared_moves(const kernel_shared *kernel); /* changes when the variables lie elsewhere: another thread of the host runs the blocks */
 void poison_shared(kernel_shared *kernel, bool all); /* fills them with NaNs; all: those of every kernel, before its first block */
 void find_used_shared(kernel_shared *kernel);        /* after that block */
 void each_shared(const kernel_shared *kernel, void (*f)(char *at, size_t bytes, const char *name)); /* its own, and those of no kernel */
@@ -163,6 +164,7 @@ extern fibre main_fibre;
 fibre *make_fibre(fibre_entry entry);
 void restart_fibre(fibre *f); /* forgets what it was in the midst of */
 void switch_fibre(fibre *from, fibre *to);
+void find_main_stack(); /* main_fibre is the calling thread */
 const fibre *fibre_guarding(const void *address);
 
 /* ---- race.cpp ---- */

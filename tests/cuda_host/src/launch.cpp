@@ -51,7 +51,12 @@ static cudaError_t check_argument(const launch_desc &d, const argument &a) {
     }
     if (!a.certain) {
         const uintptr_t word = reinterpret_cast<uintptr_t>(at); /* the heap, stacks and libraries lie high */
-        if (r ? !r->freed : word >> 45 == 0 || word >> 48 != 0 || !is_mapped(at)) {
+#ifdef FXCU_ASAN
+        constexpr int low = 45; /* below: its shadow */
+#else
+        constexpr int low = 36;
+#endif
+        if (r ? !r->freed : word >> low == 0 || word >> 48 != 0 || !is_mapped(at)) {
             return cudaSuccess;
         }
     }

@@ -41,6 +41,7 @@ unsigned phase;
 uint16_t clocks[most_threads][lanes]; /* [thread][lane]: how much of that lane's past the thread knows */
 std::vector<region> regions;
 const kernel_shared *regions_of;
+uint64_t regions_moves;
 
 cell *make_cells(size_t bytes) {
     void *map = mmap(nullptr, bytes * sizeof(cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -158,7 +159,7 @@ void begin_block(const kernel_shared *kernel, char *dynamic, size_t dynamic_byte
     run++;
     phase = 0;
     std::fill(&clocks[0][0], &clocks[0][0] + threads * lanes, uint16_t(0));
-    if (regions_of != kernel) {
+    if (regions_of != kernel || regions_moves != shared_moves(kernel)) {
         for (region &r : regions) {
             if (r.cells != dynamic_cells) {
                 munmap(r.cells, r.bytes * sizeof(cell));
@@ -168,6 +169,7 @@ void begin_block(const kernel_shared *kernel, char *dynamic, size_t dynamic_byte
         each_shared(kernel, [](char *at, size_t bytes, const char *name) { regions.push_back({at, bytes, name, make_cells(bytes)}); });
         regions.push_back({});
         regions_of = kernel;
+        regions_moves = shared_moves(kernel);
     }
     regions.back() = {dynamic, dynamic_bytes, "(dynamic)", dynamic_cells};
 }

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <map>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@ struct variable {
 };
 struct module {
     char *base, *thread_base; /* thread_base: of the thread that asked last */
+    pthread_t thread;
+    uint64_t moves; /* how often thread_base has changed */
     std::vector<variable> variables;
     std::map<uintptr_t, std::string> functions; /* by offset */
     char *at(const variable &v) const { return (v.thread_local_ ? thread_base : base) + v.offset; }
@@ -116,9 +119,9 @@ static module *module_of(const void *code) {
         }
 #endif
     }
-    static thread_local module *asked;
-    if (asked != m || m->thread_base == nullptr) {
-        asked = m;
+    if (m->thread_base == nullptr || !pthread_equal(m->thread, pthread_self())) {
+        m->thread = pthread_self();
+        m->moves++;
         dl_iterate_phdr(find_thread_base, m);
     }
     return m;
@@ -175,11 +178,12 @@ void each_shared(const kernel_shared *k, void (*f)(char *at, size_t bytes, const
 }
 
 size_t shared_bytes(const kernel_shared *k) { return k->bytes; }
+uint64_t shared_moves(const kernel_shared *k) { return k->in ? k->in->moves : 0; }
 
 /* A plain loop: AddressSanitizer's own memset would look at what is around. */
 __attribute__((no_sanitize_address)) static void fill(char *at, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
-        at[i] = -1;
+        at[i] = static_cast<char>(0xff);
     }
 }
 
@@ -203,7 +207,7 @@ void find_used_shared(kernel_shared *k) {
     for (const variable &v : k->in->variables) {
         const char *at = k->in->at(v);
         for (size_t i = 0; !v.of_kernel && i < v.bytes; i++) {
-            if (at[i] != -1) {
+            if (static_cast<unsigned char>(at[i]) != 0xff) {
                 if (std::find(k->used.begin(), k->used.end(), &v) == k->used.end()) {
                     k->used.push_back(&v);
                     k->bytes += v.bytes;
