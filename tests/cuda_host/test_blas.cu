@@ -216,6 +216,16 @@ static void test_refusals() {
         EXPECT(l.run(w, x, y, w, scratch, 1 << 20), CUBLAS_STATUS_INVALID_VALUE, "the algorithm was chosen for another product");
         EXPECT(cublasLtMatmulDescSetAttribute(l.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &other, 1), CUBLAS_STATUS_INVALID_VALUE, "1 bytes at");
     }
+    {
+        layer l(CUDA_R_32F, rows, in, out, CUBLASLT_EPILOGUE_DEFAULT, 0);
+        CHECK(l.result.workspaceSize == 0); /* none was allowed */
+        int found;
+        cublasLtMatrixLayout_t mixed;
+        CHECK_BLAS(cublasLtMatrixLayoutCreate(&mixed, CUDA_R_16F, in, out, in));
+        EXPECT(cublasLtMatmulAlgoGetHeuristic(l.handle, l.desc, mixed, l.x, l.y, l.y, l.preference, 1, &l.result, &found), CUBLAS_STATUS_NOT_SUPPORTED, "types 2 x 0");
+        EXPECT(cublasLtMatmulAlgoGetHeuristic(l.handle, l.desc, l.w, l.w, l.y, l.y, l.preference, 1, &l.result, &found), CUBLAS_STATUS_INVALID_VALUE, "(8 x 16) (16 x 8) + (8 x 6)");
+        CHECK_BLAS(cublasLtMatrixLayoutDestroy(mixed));
+    }
     cublasHandle_t handle;
     const float one = 1.0f, zero = 0.0f;
     CHECK_BLAS(cublasCreate(&handle));

@@ -212,6 +212,19 @@ static void test_refused_captures() {
     begin(); /* an event from outside */
     CHECK(cudaStreamWaitEvent(s.main, s.forked, 0) == cudaErrorStreamCaptureIsolation);
     ends_with(cudaErrorStreamCaptureInvalidated);
+    begin(); /* an event of a capture that has ended */
+    CHECK_CUDA(cudaEventRecord(s.joined, s.main));
+    CHECK_CUDA(cudaStreamEndCapture(s.main, &graph));
+    CHECK_CUDA(cudaGraphDestroy(graph));
+    CHECK(cudaStreamWaitEvent(s.side, s.joined, 0) == cudaErrorCapturedEvent);
+    CHECK(cudaEventSynchronize(s.joined) == cudaErrorCapturedEvent && cudaEventQuery(s.joined) == cudaErrorCapturedEvent);
+    CHECK_CUDA(cudaEventRecord(s.joined, s.main));
+    CHECK_CUDA(cudaEventSynchronize(s.joined));
+    begin(); /* ended in another stream than it began in */
+    CHECK_CUDA(cudaEventRecord(s.forked, s.main));
+    CHECK_CUDA(cudaStreamWaitEvent(s.side, s.forked, 0));
+    CHECK(cudaStreamEndCapture(s.side, &graph) == cudaErrorStreamCaptureUnmatched);
+    ends_with(cudaErrorStreamCaptureInvalidated);
     CHECK(cudaStreamEndCapture(s.main, &graph) == cudaErrorInvalidValue);
     CHECK(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal) == cudaErrorStreamCaptureUnsupported);
     CHECK(cudaStreamSynchronize(reinterpret_cast<cudaStream_t>(&memory)) == cudaErrorInvalidResourceHandle);

@@ -83,7 +83,7 @@ static cublasStatus_t check_matrix(const char *call, const char *name, const mat
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t run_product(const char *call, const product &p, cudaStream_t stream) {
+cublasStatus_t check_product(const char *call, const product &p) {
     const bool wide = p.d.type == CUDA_R_64F;
     if (p.a.type != p.b.type || p.c.type != p.d.type || (p.a.type == CUDA_R_64F) != wide || (p.compute == CUBLAS_COMPUTE_64F) != wide ||
         (p.d.type != p.a.type && p.d.type != CUDA_R_32F) || (p.compute == CUBLAS_COMPUTE_16F && p.a.type != CUDA_R_16F)) {
@@ -92,6 +92,13 @@ cublasStatus_t run_product(const char *call, const product &p, cudaStream_t stre
     if (p.a.rows != p.d.rows || p.b.columns != p.d.columns || p.a.columns != p.b.rows || p.c.rows != p.d.rows || p.c.columns != p.d.columns) {
         return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: (%ld x %ld) (%ld x %ld) + (%ld x %ld) to (%ld x %ld)", call, p.a.rows, p.a.columns, p.b.rows,
                           p.b.columns, p.c.rows, p.c.columns, p.d.rows, p.d.columns);
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t run_product(const char *call, const product &p, cudaStream_t stream) {
+    if (cublasStatus_t failed = check_product(call, p)) {
+        return failed;
     }
     const struct {
         const char *name;

@@ -30,6 +30,7 @@ struct product {
 size_t type_bytes(cudaDataType type); /* 0: not a type of products */
 /* Keeps the message and returns the status. */
 cublasStatus_t blas_error(cublasStatus_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+cublasStatus_t check_product(const char *call, const product &p); /* types and shapes */
 /* Checks types, shapes and pointers and puts the product on the stream. */
 cublasStatus_t run_product(const char *call, const product &p, cudaStream_t stream);
 void compute_product(const product &p); /* gemm.cpp */

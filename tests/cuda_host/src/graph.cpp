@@ -56,12 +56,7 @@ cudaError_t add_captured(stream_state *s, std::function<void()> run) {
 }
 
 static void leave_capture(capture *c) {
-    for (stream_state *s : all_streams()) {
-        if (s->in == c) {
-            s->in = nullptr;
-            s->captured.clear();
-        }
-    }
+    forget_capture(c);
     captures.erase(std::find(captures.begin(), captures.end(), c));
     delete c;
 }

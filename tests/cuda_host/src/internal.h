@@ -97,9 +97,9 @@ void free_streams();
 
 struct event_state {
     std::vector<node_ref> after;
-    capture *in = nullptr;
+    capture *in = nullptr;       /* recorded last in this one */
     bool recorded = false;
-    double seconds = 0;
+    bool of_ended_capture = false;
 };
 struct stream_state {
     std::vector<node_ref> last;     /* what the next piece of work comes after */
@@ -112,8 +112,8 @@ void begin_node(const node_ref &added);   /* puts it among pending work */
 std::vector<stream_state *> all_streams();
 cudaError_t add_captured(stream_state *stream, std::function<void()> run);
 cudaError_t invalidate(capture *in, cudaError_t code, const char *why);
-bool capturing();
 void stream_gone(stream_state *stream);
+void forget_capture(capture *ended); /* by streams and events */
 size_t live_graphs();
 void free_graphs();
 

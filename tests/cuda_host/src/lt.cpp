@@ -225,6 +225,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (cublasStatus_t failed = describe_product(call, *desc, nullptr, nullptr, nullptr, nullptr, layouts, &p)) {
         return failed;
     }
+    if (cublasStatus_t failed = check_product(call, p)) {
+        return failed;
+    }
     for (int i = preference->workspace >= wanted_workspace ? 0 : 1; i < 2 && *found < asked; i++) {
         cublasLtMatmulHeuristicResult_t *r = &results[(*found)++];
         *r = {};

@@ -174,6 +174,27 @@ void free_streams() {
 
 static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+void forget_capture(capture *ended) {
+    for (stream_state *s : all_streams()) {
+        if (s->in == ended) {
+            s->in = nullptr;
+            s->captured.clear();
+        }
+    }
+    for (cudaEvent_t event : events) {
+        if (event->in == ended) {
+            event->in = nullptr;
+            event->after.clear();
+            event->of_ended_capture = true;
+        }
+    }
+}
+
+/* An event of a capture says nothing outside it. */
+static cudaError_t refuse_ended(const event_state *event, const char *call) {
+    return event->of_ended_capture ? error(cudaErrorCapturedEvent, "%s: the event was recorded last in a capture that has ended", call) : cudaSuccess;
+}
+
 /* Waiting for, or asking about, a stream or event that is being captured spoils the capture. */
 static cudaError_t refuse_captured(capture *in, const char *call) {
     return in ? invalidate(in, cudaErrorStreamCaptureUnsupported, call) : cudaSuccess;
@@ -314,6 +335,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
         return e.failed ? e.failed : s == nullptr ? check_stream(stream) : no_event("cudaEventRecord", event);
     }
     event->recorded = true;
+    event->of_ended_capture = false;
     event->in = s->in;
     if (s->in) {
         event->after = s->captured;
@@ -329,6 +351,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     stream_state *s = state(stream);
     if (e.failed || s == nullptr || find(event) == nullptr) {
         return e.failed ? e.failed : s == nullptr ? check_stream(stream) : no_event("cudaStreamWaitEvent", event);
+    }
+    if (cudaError_t refused = refuse_ended(event, "cudaStreamWaitEvent")) {
+        return refused;
     }
     if (!event->recorded) {
         return s->in ? invalidate(s->in, cudaErrorStreamCaptureIsolation, "cudaStreamWaitEvent: the event has not been recorded in this capture") : cudaSuccess;
@@ -359,6 +384,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (cudaError_t refused = refuse_captured(event->in, "cudaEventSynchronize")) {
         return refused;
     }
+    if (cudaError_t refused = refuse_ended(event, "cudaEventSynchronize")) {
+        return refused;
+    }
     const std::vector<node_ref> nodes = event->after;
     return wait_for(e, nodes);
 }
@@ -369,6 +397,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
         return e.failed ? e.failed : no_event("cudaEventQuery", event);
     }
     if (cudaError_t refused = refuse_captured(event->in, "cudaEventQuery")) {
+        return refused;
+    }
+    if (cudaError_t refused = refuse_ended(event, "cudaEventQuery")) {
         return refused;
     }
     return query(e, std::vector<node_ref>(event->after));

@@ -31,6 +31,7 @@
     X(cudaErrorStreamCaptureUnjoined, 904, "capturing stream has unjoined work")                                                            \
     X(cudaErrorStreamCaptureIsolation, 905, "dependency created on uncaptured work in another stream")                                      \
     X(cudaErrorStreamCaptureImplicit, 906, "operation would make the legacy stream depend on a capturing blocking stream")                  \
+    X(cudaErrorCapturedEvent, 907, "operation not permitted on an event last recorded in a capturing stream")                               \
     X(cudaErrorUnknown, 999, "unknown error")
 typedef enum cudaError {
 #define FXCU_ROW(name, value, text) name = value,
