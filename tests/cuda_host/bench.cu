@@ -28,7 +28,8 @@ static __global__ void shuffles(float *out, int times) {
 /* A product as it would be emitted: tiles of 64 x 64, 8 deep, 4 x 4 sums a thread. Sides are multiples of 64. */
 static __global__ void product(const float *a, const float *b, float *c, int side) {
     __shared__ float as[8][64], bs[8][64];
-    const int t = static_cast<int>(threadIdx.x), top = static_cast<int>(blockIdx.y) * 64, left = static_cast<int>(blockIdx.x) * 64, y = t / 16 * 4, x = t % 16 * 4;
+    const int t = static_cast<int>(threadIdx.x), top = static_cast<int>(blockIdx.y) * 64, left = static_cast<int>(blockIdx.x) * 64,
+              y = t / 16 * 4, x = t % 16 * 4;
     float sums[4][4] = {};
     for (int from = 0; from < side; from += 8) {
         for (int i = t; i < 512; i += 256) {
@@ -84,9 +85,11 @@ int main() {
     CHECK(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS);
     CHECK_CUDA(cudaMemset(in.at, 0, static_cast<size_t>(n) * sizeof(float)));
     const double g = seconds([&] {
-        CHECK(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, side, side, side, &one, in.at, side, in.at, side, &zero, out.at, side) == CUBLAS_STATUS_SUCCESS);
+        CHECK(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, side, side, side, &one, in.at, side, in.at, side, &zero, out.at, side) ==
+              CUBLAS_STATUS_SUCCESS);
     });
-    const double k = seconds([&] { CHECK_CUDA(FXCC_LAUNCH(product, dim3(side / 64, side / 64), 256, 0, nullptr, in.at, in.at, out.at, side)); });
+    const double k =
+        seconds([&] { CHECK_CUDA(FXCC_LAUNCH(product, dim3(side / 64, side / 64), 256, 0, nullptr, in.at, in.at, out.at, side)); });
     printf("the same by a tiled kernel: %.2f GFLOP/s\n", 2.0 * side * side * side / k * 1e-9);
     printf("product of %d x %d: %.1f GFLOP/s\n", side, side, 2.0 * side * side * side / g * 1e-9);
     CHECK(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS);

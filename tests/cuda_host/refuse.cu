@@ -1,4 +1,5 @@
-/* Launches that must not compile, with either compiler: BAD says which. Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+/* Launches that must not compile, with either compiler: BAD says which. Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See
+ * LICENSE. */
 #include "check.h"
 
 __global__ void scale(float *x, const float *y, int n) {

@@ -30,8 +30,8 @@ static void test_sgemm() {
         const float beta = which & 4 ? 0.5f : 0.0f;
         buffer<float> dc(c);
         CHECK_CUDA(cudaDeviceSynchronize());
-        CHECK_BLAS(cublasSgemmStridedBatched(handle, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, da.at, lda, lda * lda, db.at, ldb,
-                                             ldb * ldb, &beta, dc.at, ldc, ldc * n, batches));
+        CHECK_BLAS(cublasSgemmStridedBatched(handle, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, da.at,
+                                             lda, lda * lda, db.at, ldb, ldb * ldb, &beta, dc.at, ldc, ldc * n, batches));
         CHECK_CUDA(cudaStreamSynchronize(stream));
         const std::vector<float> got = dc.get();
         for (int l = 0; l < batches; l++) {
@@ -39,7 +39,8 @@ static void test_sgemm() {
                 for (int i = 0; i < ldc; i++) {
                     float sum = 0.0f;
                     for (int p = 0; i < m && p < k; p++) {
-                        sum += a[static_cast<size_t>(l * lda * lda + (ta ? p + i * lda : i + p * lda))] * b[static_cast<size_t>(l * ldb * ldb + (tb ? j + p * ldb : p + j * ldb))];
+                        sum += a[static_cast<size_t>(l * lda * lda + (ta ? p + i * lda : i + p * lda))] *
+                               b[static_cast<size_t>(l * ldb * ldb + (tb ? j + p * ldb : p + j * ldb))];
                     }
                     const float before = c[static_cast<size_t>(l * ldc * n + j * ldc + i)];
                     CHECK(got[static_cast<size_t>(l * ldc * n + j * ldc + i)] == (i < m ? alpha * sum + beta * before : before));
@@ -126,8 +127,8 @@ template <class T> static void test_layers() {
     }
     buffer<T> dw(tw), dx(tx), dbias(tbias), dy(rows * out);
     buffer<char> scratch(1 << 20);
-    for (cublasLtEpilogue_t epilogue : {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU,
-                                        CUBLASLT_EPILOGUE_GELU_BIAS}) {
+    for (cublasLtEpilogue_t epilogue : {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS,
+                                        CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS}) {
         layer l(type_of<T>::value, rows, in, out, epilogue, 1 << 20);
         const bool with_bias = epilogue & CUBLASLT_EPILOGUE_BIAS;
         CHECK_BLAS(l.run(dw.at, dx.at, dy.at, with_bias ? dbias.at : nullptr, scratch.at, 1 << 20));
@@ -194,7 +195,7 @@ static void test_rows() {
 }
 
 #ifdef FXCU_HOST
-#define EXPECT(call, want, part)                                                                                                            \
+#define EXPECT(call, want, part)                                                                                                               \
     (check_blas(call, want, #call, __FILE__, __LINE__), CHECK(strstr(fxcu_message(), part) != nullptr), printf("%s\n", fxcu_message()))
 static void test_refusals() {
     fxcu_reset();
@@ -222,19 +223,24 @@ static void test_refusals() {
         int found;
         cublasLtMatrixLayout_t mixed;
         CHECK_BLAS(cublasLtMatrixLayoutCreate(&mixed, CUDA_R_16F, in, out, in));
-        EXPECT(cublasLtMatmulAlgoGetHeuristic(l.handle, l.desc, mixed, l.x, l.y, l.y, l.preference, 1, &l.result, &found), CUBLAS_STATUS_NOT_SUPPORTED, "types 2 x 0");
-        EXPECT(cublasLtMatmulAlgoGetHeuristic(l.handle, l.desc, l.w, l.w, l.y, l.y, l.preference, 1, &l.result, &found), CUBLAS_STATUS_INVALID_VALUE, "(8 x 16) (16 x 8) + (8 x 6)");
+        EXPECT(cublasLtMatmulAlgoGetHeuristic(l.handle, l.desc, mixed, l.x, l.y, l.y, l.preference, 1, &l.result, &found),
+               CUBLAS_STATUS_NOT_SUPPORTED, "types 2 x 0");
+        EXPECT(cublasLtMatmulAlgoGetHeuristic(l.handle, l.desc, l.w, l.w, l.y, l.y, l.preference, 1, &l.result, &found),
+               CUBLAS_STATUS_INVALID_VALUE, "(8 x 16) (16 x 8) + (8 x 6)");
         CHECK_BLAS(cublasLtMatrixLayoutDestroy(mixed));
     }
     cublasHandle_t handle;
     const float one = 1.0f, zero = 0.0f;
     CHECK_BLAS(cublasCreate(&handle));
-    EXPECT(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, w, 3, x, 4, &zero, y, 4), CUBLAS_STATUS_INVALID_VALUE, "leading dimensions 3, 4, 4 are too small");
-    EXPECT(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, w, 4, x, 4, &zero, host, 4), CUBLAS_STATUS_INVALID_VALUE, "cublasSgemm: D is 0x");
-    EXPECT(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, nullptr, w, 4, x, 4, &zero, y, 4), CUBLAS_STATUS_INVALID_VALUE, "alpha at (nil)");
+    EXPECT(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, w, 3, x, 4, &zero, y, 4), CUBLAS_STATUS_INVALID_VALUE,
+           "leading dimensions 3, 4, 4 are too small");
+    EXPECT(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, w, 4, x, 4, &zero, host, 4), CUBLAS_STATUS_INVALID_VALUE,
+           "cublasSgemm: D is 0x");
+    EXPECT(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, nullptr, w, 4, x, 4, &zero, y, 4), CUBLAS_STATUS_INVALID_VALUE,
+           "alpha at (nil)");
     EXPECT(cublasSgemm(nullptr, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, w, 4, x, 4, &zero, y, 4), CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
-    EXPECT(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, w, CUDA_R_32F, 4, x, CUDA_R_16F, 4, &zero, y, CUDA_R_32F, 4, CUBLAS_COMPUTE_32F,
-                        CUBLAS_GEMM_DEFAULT),
+    EXPECT(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, w, CUDA_R_32F, 4, x, CUDA_R_16F, 4, &zero, y, CUDA_R_32F, 4,
+                        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
            CUBLAS_STATUS_NOT_SUPPORTED, "types 0 x 2 + 0 to 0");
     /* TF32 only where it is asked for: 1 + 2^-12 loses its last bit. */
     const float fine = 1.0f + 0x1p-12f;

@@ -76,24 +76,30 @@ int main() {
         volatile float *at = device<float>(4);
         at[0] = at[2];
     });
-    expect_end("host code reads device memory after a launch", {"cuda_host: host code: access to 0x", "at byte 0 of device buffer 1 of 16 bytes"}, [] {
-        float *at = device<float>(4);
-        CHECK_CUDA(FXCC_LAUNCH(read_next, 1, 1, 0, nullptr, at, at, 1));
-        CHECK_CUDA(cudaDeviceSynchronize());
-        printf("%f", static_cast<double>(*static_cast<volatile float *>(at)));
-    });
+    expect_end("host code reads device memory after a launch",
+               {"cuda_host: host code: access to 0x", "at byte 0 of device buffer 1 of 16 bytes"}, [] {
+                   float *at = device<float>(4);
+                   CHECK_CUDA(FXCC_LAUNCH(read_next, 1, 1, 0, nullptr, at, at, 1));
+                   CHECK_CUDA(cudaDeviceSynchronize());
+                   printf("%f", static_cast<double>(*static_cast<volatile float *>(at)));
+               });
     if (with_asan) {
-        expect_end("past a small buffer", {"cuda_host: kernel read_next, block (0,0,0), thread (0,0,0):", "AddressSanitizer: use-after-poison", "test_ends.cu:5"},
+        expect_end("past a small buffer",
+                   {"cuda_host: kernel read_next, block (0,0,0), thread (0,0,0):", "AddressSanitizer: use-after-poison", "test_ends.cu:5"},
                    [] { CHECK_CUDA(FXCC_LAUNCH(read_next, 1, 1, 0, nullptr, device<float>(10), device<float>(1), 10)); });
-        expect_end("past a tile", {"cuda_host: kernel past_tile, block (0,0,0), thread (", "test_ends.cu:11", "index 32 out of bounds for type 'float"},
+        expect_end("past a tile",
+                   {"cuda_host: kernel past_tile, block (0,0,0), thread (", "test_ends.cu:11", "index 32 out of bounds for type 'float"},
                    [] { CHECK_CUDA(FXCC_LAUNCH(past_tile, 1, 32, 0, nullptr, device<float>(32), 32)); });
-        expect_end("past dynamic shared memory", {"cuda_host: kernel past_dynamic, block (0,0,0), thread (", "AddressSanitizer: use-after-poison", "test_ends.cu:24"},
+        expect_end("past dynamic shared memory",
+                   {"cuda_host: kernel past_dynamic, block (0,0,0), thread (", "AddressSanitizer: use-after-poison", "test_ends.cu:24"},
                    [] { CHECK_CUDA(FXCC_LAUNCH(past_dynamic, 1, 32, 33 * sizeof(float), nullptr, device<float>(32), 33)); });
 #ifdef __clang__ /* gcc has no fences in thread-local memory */
-        expect_end("past a tile by a pointer", {"cuda_host: kernel past_tile_by_pointer, block (0,0,0), thread (", "AddressSanitizer: global-buffer-overflow"},
+        expect_end("past a tile by a pointer",
+                   {"cuda_host: kernel past_tile_by_pointer, block (0,0,0), thread (", "AddressSanitizer: global-buffer-overflow"},
                    [] { CHECK_CUDA(FXCC_LAUNCH(past_tile_by_pointer, 1, 32, 0, nullptr, device<float>(32), 32)); });
 #else /* clang does not look at copies of structures */
-        expect_end("misaligned vector", {"cuda_host: kernel write_vector, block (0,0,0), thread (0,0,0):", "test_ends.cu:6", "misaligned address"},
+        expect_end("misaligned vector",
+                   {"cuda_host: kernel write_vector, block (0,0,0), thread (0,0,0):", "test_ends.cu:6", "misaligned address"},
                    [] { CHECK_CUDA(FXCC_LAUNCH(write_vector, 1, 1, 0, nullptr, device<float>(8) + 1)); });
 #endif
     }

@@ -152,14 +152,20 @@ template <class T> static T *device(size_t n) {
 static void test_barriers() {
     for (int i = 0; i < FXCU_SCHEDULES; i++) {
         fxcu_set_schedule_number(i);
-        expect("barrier in half a warp", cudaErrorLaunchFailure, {"kernel barrier_in_half, block (", "divergent barrier: 16 of 32 threads wait at the barrier of", "16 have finished"},
+        expect("barrier in half a warp", cudaErrorLaunchFailure,
+               {"kernel barrier_in_half, block (", "divergent barrier: 16 of 32 threads wait at the barrier of", "16 have finished"},
                [] { return FXCC_LAUNCH(barrier_in_half, 1, 32, 0, nullptr, device<float>(32)); });
-        expect("two barriers", cudaErrorLaunchFailure, {"kernel two_barriers", "divergent barrier: 32 of 64 threads wait at the barrier of", "; 32 of 64 threads wait at the barrier of"},
-               [] { return FXCC_LAUNCH(two_barriers, 1, 64, 0, nullptr, device<float>(64)); });
-        expect("leaving before a barrier", cudaErrorLaunchFailure, {"kernel leaves_before_barrier", "divergent barrier: 50 of 64", "14 have finished"},
+        expect(
+            "two barriers", cudaErrorLaunchFailure,
+            {"kernel two_barriers", "divergent barrier: 32 of 64 threads wait at the barrier of", "; 32 of 64 threads wait at the barrier of"},
+            [] { return FXCC_LAUNCH(two_barriers, 1, 64, 0, nullptr, device<float>(64)); });
+        expect("leaving before a barrier", cudaErrorLaunchFailure,
+               {"kernel leaves_before_barrier", "divergent barrier: 50 of 64", "14 have finished"},
                [] { return FXCC_LAUNCH(leaves_before_barrier, 1, 64, 0, nullptr, device<float>(64), 50); });
-        expect("barrier and shuffle", cudaErrorLaunchFailure, {"kernel barrier_and_shuffle, block (0,0,0): divergent barrier: 32 of 64 threads wait", "thread (0,0,0) first; 32 have finished"},
-               [] { return FXCC_LAUNCH(barrier_and_shuffle, 1, 64, 0, nullptr, device<float>(64)); });
+        expect(
+            "barrier and shuffle", cudaErrorLaunchFailure,
+            {"kernel barrier_and_shuffle, block (0,0,0): divergent barrier: 32 of 64 threads wait", "thread (0,0,0) first; 32 have finished"},
+            [] { return FXCC_LAUNCH(barrier_and_shuffle, 1, 64, 0, nullptr, device<float>(64)); });
     }
     fxcu_set_schedule(FXCU_FORWARD, 1);
 }
@@ -167,17 +173,23 @@ static void test_barriers() {
 static void test_warps() {
     for (int i = 0; i < FXCU_SCHEDULES; i++) {
         fxcu_set_schedule_number(i);
-        expect("differing masks", cudaErrorLaunchFailure, {"kernel differing_masks", "differing masks: lane", "0xffffffff", "0xfffffffe", "test_faults.cu:"},
+        expect("differing masks", cudaErrorLaunchFailure,
+               {"kernel differing_masks", "differing masks: lane", "0xffffffff", "0xfffffffe", "test_faults.cu:"},
                [] { return FXCC_LAUNCH(differing_masks, 1, 32, 0, nullptr, device<int>(32)); });
-        expect("not in its own mask", cudaErrorLaunchFailure, {"kernel not_in_own_mask", "__shfl_sync at ", "is not in its own mask 0x0000ffff"},
+        expect("not in its own mask", cudaErrorLaunchFailure,
+               {"kernel not_in_own_mask", "__shfl_sync at ", "is not in its own mask 0x0000ffff"},
                [] { return FXCC_LAUNCH(not_in_own_mask, 1, 32, 0, nullptr, device<int>(32)); });
-        expect("inactive lane", cudaErrorLaunchFailure, {"kernel inactive_lane", "__shfl_sync at ", "reads inactive lane 9, which is not in the mask (mask 0x000000ff)"},
+        expect("inactive lane", cudaErrorLaunchFailure,
+               {"kernel inactive_lane", "__shfl_sync at ", "reads inactive lane 9, which is not in the mask (mask 0x000000ff)"},
                [] { return FXCC_LAUNCH(inactive_lane, 1, 32, 0, nullptr, device<int>(32)); });
         expect("finished lane", cudaErrorLaunchFailure, {"kernel finished_lane", "reads inactive lane 3, which has finished or does not exist"},
                [] { return FXCC_LAUNCH(finished_lane, 1, 32, 0, nullptr, device<int>(32)); });
         expect("other intrinsic", cudaErrorLaunchFailure, {"kernel other_intrinsic", "divergent warp: lane", "__shfl_sync of", "__any_sync of"},
                [] { return FXCC_LAUNCH(other_intrinsic, 1, 32, 0, nullptr, device<int>(32)); });
-        expect("never comes", cudaErrorLaunchFailure, {"kernel never_comes, block (0,0,0): divergent barrier: 8 of 32 threads wait at __shfl_sync of", "(mask 0x0000ffff); 24 of 32 threads wait at the barrier"}, [] { return FXCC_LAUNCH(never_comes, 1, 32, 0, nullptr, device<int>(32)); });
+        expect("never comes", cudaErrorLaunchFailure,
+               {"kernel never_comes, block (0,0,0): divergent barrier: 8 of 32 threads wait at __shfl_sync of",
+                "(mask 0x0000ffff); 24 of 32 threads wait at the barrier"},
+               [] { return FXCC_LAUNCH(never_comes, 1, 32, 0, nullptr, device<int>(32)); });
         expect("odd width", cudaErrorLaunchFailure, {"kernel odd_width", "width 12 is no power of two up to 32"},
                [] { return FXCC_LAUNCH(odd_width, 1, 32, 0, nullptr, device<int>(32), 12); });
     }
@@ -189,15 +201,19 @@ static void test_configurations() {
            [] { return FXCC_LAUNCH(write_at, 1, dim3(33, 32), 0, nullptr, device<float>(1), 0); });
     expect("65 in z", cudaErrorInvalidConfiguration, {"a block of (1,1,65) threads", "64 in z"},
            [] { return FXCC_LAUNCH(write_at, 1, dim3(1, 1, 65), 0, nullptr, device<float>(1), 0); });
-    expect("no threads", cudaErrorInvalidConfiguration, {"a block of (0,1,1) threads"}, [] { return FXCC_LAUNCH(write_at, 1, 0, 0, nullptr, device<float>(1), 0); });
+    expect("no threads", cudaErrorInvalidConfiguration, {"a block of (0,1,1) threads"},
+           [] { return FXCC_LAUNCH(write_at, 1, 0, 0, nullptr, device<float>(1), 0); });
     expect("65,536 blocks in y", cudaErrorInvalidConfiguration, {"a grid of (1,65536,1) blocks"},
            [] { return FXCC_LAUNCH(write_at, dim3(1, 65536), 1, 0, nullptr, device<float>(1), 0); });
-    expect("no blocks", cudaErrorInvalidConfiguration, {"a grid of (0,1,1) blocks"}, [] { return FXCC_LAUNCH(write_at, 0, 1, 0, nullptr, device<float>(1), 0); });
-    expect("dynamic shared memory", cudaErrorInvalidValue, {"kernel write_at: 0 bytes of static and 49153 of dynamic shared memory, where 49152 are the most without"},
+    expect("no blocks", cudaErrorInvalidConfiguration, {"a grid of (0,1,1) blocks"},
+           [] { return FXCC_LAUNCH(write_at, 0, 1, 0, nullptr, device<float>(1), 0); });
+    expect("dynamic shared memory", cudaErrorInvalidValue,
+           {"kernel write_at: 0 bytes of static and 49153 of dynamic shared memory, where 49152 are the most without"},
            [] { return FXCC_LAUNCH(write_at, 1, 1, 49153, nullptr, device<float>(1), 0); });
     expect("static and dynamic shared memory", cudaErrorInvalidValue, {"kernel much_shared: 40000 bytes of static and 9216 of dynamic"},
            [] { return FXCC_LAUNCH(much_shared, 1, 32, 9216, nullptr, device<float>(32)); });
-    expect("more than there is", cudaErrorInvalidValue, {"200000 bytes of dynamic and 40000 of static shared memory, where the device has 232448"},
+    expect("more than there is", cudaErrorInvalidValue,
+           {"200000 bytes of dynamic and 40000 of static shared memory, where the device has 232448"},
            [] { return cudaFuncSetAttribute(much_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000); });
     buffer<float> out(32); /* and with the attribute, it runs */
     CHECK_CUDA(cudaFuncSetAttribute(much_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 60000));
@@ -211,18 +227,24 @@ static void test_configurations() {
 static void test_pointers() {
     static float host[4];
     std::vector<float> heap(4);
-    expect("host pointer", cudaErrorIllegalAddress, {"kernel write_at: argument 1 is 0x", "in no device buffer: a host pointer", "test_faults.cu:"},
+    expect("host pointer", cudaErrorIllegalAddress,
+           {"kernel write_at: argument 1 is 0x", "in no device buffer: a host pointer", "test_faults.cu:"},
            [] { return FXCC_LAUNCH(write_at, 1, 1, 0, nullptr, host, 0); });
-    expect("host pointer in a structure", cudaErrorIllegalAddress, {"kernel write_pair: argument 1 holds a pointer that is 0x", "a host pointer"},
-           [&] { return FXCC_LAUNCH(write_pair, 1, 1, 0, nullptr, pair{heap.data(), 3}); });
-    expect("freed buffer", cudaErrorIllegalAddress, {"kernel write_at: argument 1 is 0x", "at byte 0 of device buffer 1 of 16 bytes, which has been freed"}, [] {
-        float *at = device<float>(4);
-        CHECK_CUDA(cudaFree(at));
-        return FXCC_LAUNCH(write_at, 1, 1, 0, nullptr, at, 0);
-    });
-    expect("past the end", cudaErrorIllegalAddress, {"kernel read_at, block (0,0,0), thread (0,0,0): access to 0x", "0 bytes past the end of device buffer", "of 256 bytes"},
+    expect("host pointer in a structure", cudaErrorIllegalAddress,
+           {"kernel write_pair: argument 1 holds a pointer that is 0x", "a host pointer"}, [&] {
+               return FXCC_LAUNCH(write_pair, 1, 1, 0, nullptr, pair{heap.data(), 3});
+           });
+    expect("freed buffer", cudaErrorIllegalAddress,
+           {"kernel write_at: argument 1 is 0x", "at byte 0 of device buffer 1 of 16 bytes, which has been freed"}, [] {
+               float *at = device<float>(4);
+               CHECK_CUDA(cudaFree(at));
+               return FXCC_LAUNCH(write_at, 1, 1, 0, nullptr, at, 0);
+           });
+    expect("past the end", cudaErrorIllegalAddress,
+           {"kernel read_at, block (0,0,0), thread (0,0,0): access to 0x", "0 bytes past the end of device buffer", "of 256 bytes"},
            [] { return FXCC_LAUNCH(read_at, 1, 1, 0, nullptr, device<float>(64), device<float>(1), 64); });
-    expect("far past the end", cudaErrorIllegalAddress, {"kernel write_at, block (0,0,0), thread (0,0,0): access to 0x", "4000 bytes past the end of device buffer 1 of 256 bytes"},
+    expect("far past the end", cudaErrorIllegalAddress,
+           {"kernel write_at, block (0,0,0), thread (0,0,0): access to 0x", "4000 bytes past the end of device buffer 1 of 256 bytes"},
            [] { return FXCC_LAUNCH(write_at, 1, 1, 0, nullptr, device<float>(64), 1064); });
     expect("before the beginning", cudaErrorIllegalAddress, {"8192 bytes before device buffer 1 of 256 bytes"},
            [] { return FXCC_LAUNCH(write_at, 1, 1, 0, nullptr, device<float>(64), -2048); });
@@ -235,18 +257,20 @@ static void test_pointers() {
         expect("division by zero", cudaErrorLaunchFailure, {"kernel divide, block (0,0,0), thread (0,0,0): integer division by zero"},
                [] { return FXCC_LAUNCH(divide, 1, 1, 0, nullptr, device<int>(1), 0); });
 #endif
-        expect("a little past the end", cudaErrorIllegalAddress, {"kernel write_at [launched at", "has written to", "0 bytes past the end of device buffer 1 of 40 bytes"},
+        expect("a little past the end", cudaErrorIllegalAddress,
+               {"kernel write_at [launched at", "has written to", "0 bytes past the end of device buffer 1 of 40 bytes"},
                [] { return FXCC_LAUNCH(write_at, 1, 1, 0, nullptr, device<float>(10), 10); });
-        expect("a stack too small", cudaErrorIllegalAddress, {"kernel deep", "the thread's stack of 64 KiB is too small"}, [] {
-            return FXCC_LAUNCH(deep, 1, 1, 0, nullptr, device<int>(1), 100);
-        });
+        expect("a stack too small", cudaErrorIllegalAddress, {"kernel deep", "the thread's stack of 64 KiB is too small"},
+               [] { return FXCC_LAUNCH(deep, 1, 1, 0, nullptr, device<int>(1), 100); });
     }
-    expect("trap", cudaErrorLaunchFailure, {"kernel give_up", "__trap() at "}, [] { return FXCC_LAUNCH(give_up, 1, 1, 0, nullptr, device<int>(1)); });
+    expect("trap", cudaErrorLaunchFailure, {"kernel give_up", "__trap() at "},
+           [] { return FXCC_LAUNCH(give_up, 1, 1, 0, nullptr, device<int>(1)); });
 }
 
 static void test_copies() {
     static float host[64];
-    expect("copy from a host pointer", cudaErrorInvalidValue, {"cudaMemcpy: the source is 0x", "in no device buffer, where device memory is expected"},
+    expect("copy from a host pointer", cudaErrorInvalidValue,
+           {"cudaMemcpy: the source is 0x", "in no device buffer, where device memory is expected"},
            [] { return cudaMemcpy(host, host, 4, cudaMemcpyDeviceToHost); });
     expect("copy to a device pointer", cudaErrorInvalidValue, {"cudaMemcpy: the target is 0x", "where host memory is expected"},
            [] { return cudaMemcpy(device<float>(4), device<float>(4), 4, cudaMemcpyDeviceToHost); });
@@ -255,9 +279,11 @@ static void test_copies() {
     expect("set past the end", cudaErrorInvalidValue, {"cudaMemset: the target is 0x"}, [] { return cudaMemset(device<float>(4) + 2, 0, 9); });
     expect("set of host memory", cudaErrorInvalidValue, {"where device memory is expected"}, [] { return cudaMemset(host, 0, 4); });
     if (!with_asan) { /* UBSan sees it before */
-        expect("no kind", cudaErrorInvalidMemcpyDirection, {"no kind of copy: 9"}, [] { return cudaMemcpy(host, host, 4, static_cast<cudaMemcpyKind>(9)); });
+        expect("no kind", cudaErrorInvalidMemcpyDirection, {"no kind of copy: 9"},
+               [] { return cudaMemcpy(host, host, 4, static_cast<cudaMemcpyKind>(9)); });
     }
-    expect("free of a middle", cudaErrorInvalidValue, {"cudaFree: 0x", "is not what cudaMalloc gave"}, [] { return cudaFree(device<float>(4) + 1); });
+    expect("free of a middle", cudaErrorInvalidValue, {"cudaFree: 0x", "is not what cudaMalloc gave"},
+           [] { return cudaFree(device<float>(4) + 1); });
     expect("free twice", cudaErrorInvalidValue, {"cudaFree: 0x", "which has been freed"}, [] {
         float *at = device<float>(4);
         CHECK_CUDA(cudaFree(at));

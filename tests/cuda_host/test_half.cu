@@ -12,10 +12,12 @@ static double value_of(unsigned bits, int fraction_bits, int bias) {
     if (exponent == most) {
         return fraction ? NAN : sign * INFINITY;
     }
-    return sign * (exponent == 0 ? ldexp(fraction, 1 - bias - fraction_bits) : ldexp(fraction + (1u << fraction_bits), static_cast<int>(exponent) - bias - fraction_bits));
+    return sign * (exponent == 0 ? ldexp(fraction, 1 - bias - fraction_bits)
+                                 : ldexp(fraction + (1u << fraction_bits), static_cast<int>(exponent) - bias - fraction_bits));
 }
 
-template <class T> static void test_conversions(int fraction_bits, int bias, float (*to_float)(T), T (*from_float)(float), unsigned short (*bits_of)(T), T (*of_bits)(unsigned short)) {
+template <class T> static void test_conversions(int fraction_bits, int bias, float (*to_float)(T), T (*from_float)(float),
+                                                unsigned short (*bits_of)(T), T (*of_bits)(unsigned short)) {
     for (unsigned bits = 0; bits < 0x10000; bits++) {
         const double want = value_of(bits, fraction_bits, bias);
         const float got = to_float(of_bits(static_cast<unsigned short>(bits)));

@@ -109,7 +109,8 @@ static void test_softmax() {
 
 template <class T, int Tile> __global__ void transpose(const T *in, T *out, int rows, int columns) {
     __shared__ T tile[Tile][Tile + 1];
-    int x = static_cast<int>(blockIdx.x) * Tile + static_cast<int>(threadIdx.x), y = static_cast<int>(blockIdx.y) * Tile + static_cast<int>(threadIdx.y);
+    int x = static_cast<int>(blockIdx.x) * Tile + static_cast<int>(threadIdx.x),
+        y = static_cast<int>(blockIdx.y) * Tile + static_cast<int>(threadIdx.y);
     if (x < columns && y < rows) {
         tile[threadIdx.y][threadIdx.x] = in[y * columns + x];
     }

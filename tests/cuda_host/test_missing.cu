@@ -4,13 +4,13 @@
 #include "check.h"
 
 /* Barrier number N, but for the one that is missing. */
-#define BARRIER(n)                                                                                                                          \
-    if (Missing != (n)) {                                                                                                                   \
-        __syncthreads();                                                                                                                    \
+#define BARRIER(n)                                                                                                                             \
+    if (Missing != (n)) {                                                                                                                      \
+        __syncthreads();                                                                                                                       \
     }
-#define WARP_BARRIER(n)                                                                                                                     \
-    if (Missing != (n)) {                                                                                                                   \
-        __syncwarp();                                                                                                                       \
+#define WARP_BARRIER(n)                                                                                                                        \
+    if (Missing != (n)) {                                                                                                                      \
+        __syncwarp();                                                                                                                          \
     }
 
 /* Two sums over the block in a row, which use the same scratch: 1 before the partial sums are read, 2 before they are written again. */
@@ -113,7 +113,8 @@ template <int Missing> static bool product_right() {
     const int k = 64;
     const std::vector<float> a = numbers(16 * k, 3), b = numbers(k * 16, 4);
     buffer<float> da(a), db(b), dc(256);
-    if (FXCC_LAUNCH(product<Missing>, 1, dim3(16, 16), 0, nullptr, da.at, db.at, dc.at, k) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
+    if (FXCC_LAUNCH(product<Missing>, 1, dim3(16, 16), 0, nullptr, da.at, db.at, dc.at, k) != cudaSuccess ||
+        cudaDeviceSynchronize() != cudaSuccess) {
         return false;
     }
     const std::vector<float> c = dc.get();

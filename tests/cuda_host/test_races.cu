@@ -117,22 +117,33 @@ template <class T> static T *device(size_t n) {
 }
 
 static void test_wrong() {
-    expect("lost update", {"kernel lost_update, block (0,0,0), thread (", "race: ", "s 4 bytes at byte 0 of device buffer 1", "which thread (", "wrote with no barrier between them"},
+    expect("lost update",
+           {"kernel lost_update, block (0,0,0), thread (", "race: ", "s 4 bytes at byte 0 of device buffer 1", "which thread (",
+            "wrote with no barrier between them"},
            [] { return FXCC_LAUNCH(lost_update, 1, 32, 0, nullptr, device<int>(1)); });
-    expect("same value", {"race: writes 4 bytes at byte ", "wrote with no barrier between them"}, [] { return FXCC_LAUNCH(same_value, 1, 32, 0, nullptr, device<int>(16)); });
-    expect("no barrier", {"kernel no_barrier", "of shared memory tile"}, [] { return FXCC_LAUNCH(no_barrier, 1, 64, 0, nullptr, device<float>(64)); });
-    expect("overwrites", {"race: ", "of shared memory tile", "with no barrier between them"}, [] { return FXCC_LAUNCH(overwrites, 1, 64, 0, nullptr, device<float>(64)); });
+    expect("same value", {"race: writes 4 bytes at byte ", "wrote with no barrier between them"},
+           [] { return FXCC_LAUNCH(same_value, 1, 32, 0, nullptr, device<int>(16)); });
+    expect("no barrier", {"kernel no_barrier", "of shared memory tile"},
+           [] { return FXCC_LAUNCH(no_barrier, 1, 64, 0, nullptr, device<float>(64)); });
+    expect("overwrites", {"race: ", "of shared memory tile", "with no barrier between them"},
+           [] { return FXCC_LAUNCH(overwrites, 1, 64, 0, nullptr, device<float>(64)); });
     expect("a shuffle is no barrier", {"race: reads 4 bytes at byte ", "of shared memory tile", "wrote with no barrier"},
            [] { return FXCC_LAUNCH(shuffle_is_no_barrier, 1, 32, 0, nullptr, device<float>(32)); });
-    expect("two blocks", {"race: writes 4 bytes at byte ", "which another block of this launch wrote"}, [] { return FXCC_LAUNCH(two_blocks, 2, 32, 0, nullptr, device<float>(32)); });
+    expect("two blocks", {"race: writes 4 bytes at byte ", "which another block of this launch wrote"},
+           [] { return FXCC_LAUNCH(two_blocks, 2, 32, 0, nullptr, device<float>(32)); });
     expect("reads what another block writes", {"race: ", "which another block of this launch "},
            [] { return FXCC_LAUNCH(reads_other_block, 2, 32, 0, nullptr, device<float>(64)); });
-    expect("plain and atomic", {"race: ", "byte 0 of device buffer 1"}, [] { return FXCC_LAUNCH(plain_and_atomic, 1, 32, 0, nullptr, device<int>(1)); });
-    expect("unwritten", {"kernel unwritten, block (0,0,0), thread (58,0,0): reads 4 bytes at byte 20 of shared memory tile", "which no thread of this block has written"},
+    expect("plain and atomic", {"race: ", "byte 0 of device buffer 1"},
+           [] { return FXCC_LAUNCH(plain_and_atomic, 1, 32, 0, nullptr, device<int>(1)); });
+    expect("unwritten",
+           {"kernel unwritten, block (0,0,0), thread (58,0,0): reads 4 bytes at byte 20 of shared memory tile",
+            "which no thread of this block has written"},
            [] { return FXCC_LAUNCH(unwritten, 1, 64, 0, nullptr, device<float>(64)); });
     expect("next to a buffer", {"access to 4 bytes at 0x", "0 bytes past the end of device buffer", "of 40 bytes"},
            [] { return FXCC_LAUNCH(next_to_buffer, 1, 1, 0, nullptr, device<float>(10), device<float>(1), 10); });
-    expect("next to a tile", {"kernel next_to_tile, block (0,0,0), thread (", " 4 bytes at byte ", "of shared memory "} /* which may be the next one's */, [] { return FXCC_LAUNCH(next_to_tile, 1, 32, 0, nullptr, device<float>(32), 32); });
+    expect("next to a tile",
+           {"kernel next_to_tile, block (0,0,0), thread (", " 4 bytes at byte ", "of shared memory "} /* which may be the next one's */,
+           [] { return FXCC_LAUNCH(next_to_tile, 1, 32, 0, nullptr, device<float>(32), 32); });
 }
 
 static void test_right() {

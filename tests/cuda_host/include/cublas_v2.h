@@ -6,15 +6,15 @@
 
 #include "library_types.h"
 
-#define FXCU_CUBLAS_STATUSES(X)                                                                                                             \
-    X(CUBLAS_STATUS_SUCCESS, 0)                                                                                                             \
-    X(CUBLAS_STATUS_NOT_INITIALIZED, 1)                                                                                                     \
-    X(CUBLAS_STATUS_ALLOC_FAILED, 3)                                                                                                        \
-    X(CUBLAS_STATUS_INVALID_VALUE, 7)                                                                                                       \
-    X(CUBLAS_STATUS_ARCH_MISMATCH, 8)                                                                                                       \
-    X(CUBLAS_STATUS_MAPPING_ERROR, 11)                                                                                                      \
-    X(CUBLAS_STATUS_EXECUTION_FAILED, 13)                                                                                                   \
-    X(CUBLAS_STATUS_INTERNAL_ERROR, 14)                                                                                                     \
+#define FXCU_CUBLAS_STATUSES(X)                                                                                                                \
+    X(CUBLAS_STATUS_SUCCESS, 0)                                                                                                                \
+    X(CUBLAS_STATUS_NOT_INITIALIZED, 1)                                                                                                        \
+    X(CUBLAS_STATUS_ALLOC_FAILED, 3)                                                                                                           \
+    X(CUBLAS_STATUS_INVALID_VALUE, 7)                                                                                                          \
+    X(CUBLAS_STATUS_ARCH_MISMATCH, 8)                                                                                                          \
+    X(CUBLAS_STATUS_MAPPING_ERROR, 11)                                                                                                         \
+    X(CUBLAS_STATUS_EXECUTION_FAILED, 13)                                                                                                      \
+    X(CUBLAS_STATUS_INTERNAL_ERROR, 14)                                                                                                        \
     X(CUBLAS_STATUS_NOT_SUPPORTED, 15)
 typedef enum cublasStatus_t {
 #define FXCU_ROW(name, value) name = value,

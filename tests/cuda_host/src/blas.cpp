@@ -74,8 +74,8 @@ static cublasStatus_t check_matrix(const char *call, const char *name, const mat
     const range *r = find_range(m.at);
     const char *at = static_cast<const char *>(m.at);
     if (r == nullptr || r->kind != memory::device || r->freed || at < r->at || at + elements * bytes > r->at + r->bytes) {
-        return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: %s is %s, where %zu bytes of device memory are to be accessed", call, name, describe(m.at).c_str(),
-                          elements * bytes);
+        return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: %s is %s, where %zu bytes of device memory are to be accessed", call, name,
+                          describe(m.at).c_str(), elements * bytes);
     }
     if (reinterpret_cast<uintptr_t>(m.at) % bytes != 0) {
         return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: %s is not aligned to its elements of %zu bytes", call, name, bytes);
@@ -87,11 +87,12 @@ cublasStatus_t check_product(const char *call, const product &p) {
     const bool wide = p.d.type == CUDA_R_64F;
     if (p.a.type != p.b.type || p.c.type != p.d.type || (p.a.type == CUDA_R_64F) != wide || (p.compute == CUBLAS_COMPUTE_64F) != wide ||
         (p.d.type != p.a.type && p.d.type != CUDA_R_32F) || (p.compute == CUBLAS_COMPUTE_16F && p.a.type != CUDA_R_16F)) {
-        return blas_error(CUBLAS_STATUS_NOT_SUPPORTED, "%s: types %d x %d + %d to %d, computed as %d", call, p.a.type, p.b.type, p.c.type, p.d.type, p.compute);
+        return blas_error(CUBLAS_STATUS_NOT_SUPPORTED, "%s: types %d x %d + %d to %d, computed as %d", call, p.a.type, p.b.type, p.c.type,
+                          p.d.type, p.compute);
     }
     if (p.a.rows != p.d.rows || p.b.columns != p.d.columns || p.a.columns != p.b.rows || p.c.rows != p.d.rows || p.c.columns != p.d.columns) {
-        return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: (%ld x %ld) (%ld x %ld) + (%ld x %ld) to (%ld x %ld)", call, p.a.rows, p.a.columns, p.b.rows,
-                          p.b.columns, p.c.rows, p.c.columns, p.d.rows, p.d.columns);
+        return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: (%ld x %ld) (%ld x %ld) + (%ld x %ld) to (%ld x %ld)", call, p.a.rows, p.a.columns,
+                          p.b.rows, p.b.columns, p.c.rows, p.c.columns, p.d.rows, p.d.columns);
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -116,7 +117,8 @@ cublasStatus_t run_product(const char *call, const product &p, cudaStream_t stre
         }
     }
     if (p.workspace) {
-        if (cublasStatus_t failed = check_matrix(call, "the workspace", {p.workspace, CUDA_R_32F, static_cast<int64_t>(p.workspace_bytes / 4), 1, 1, 0, 0}, 1)) {
+        if (cublasStatus_t failed =
+                check_matrix(call, "the workspace", {p.workspace, CUDA_R_32F, static_cast<int64_t>(p.workspace_bytes / 4), 1, 1, 0, 0}, 1)) {
             return failed;
         }
     }
@@ -127,15 +129,17 @@ cublasStatus_t run_product(const char *call, const product &p, cudaStream_t stre
 }
 
 /* A matrix in columns, transposed if asked for; rows and columns are those after it. */
-static bool in_columns(const void *at, cudaDataType type, cublasOperation_t op, int64_t rows, int64_t columns, int ld, int64_t batch, matrix *to) {
+static bool in_columns(const void *at, cudaDataType type, cublasOperation_t op, int64_t rows, int64_t columns, int ld, int64_t batch,
+                       matrix *to) {
     const bool transposed = op != CUBLAS_OP_N;
     *to = {at, type, rows, columns, transposed ? ld : 1, transposed ? 1 : ld, batch};
     return ld >= (transposed ? columns : rows) && ld >= 1;
 }
 
-static cublasStatus_t gemm(const char *call, cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k, const void *alpha,
-                           const void *a, cudaDataType atype, int lda, long long stridea, const void *b, cudaDataType btype, int ldb, long long strideb,
-                           const void *beta, void *c, cudaDataType ctype, int ldc, long long stridec, int batches, cublasComputeType_t compute) {
+static cublasStatus_t gemm(const char *call, cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
+                           const void *alpha, const void *a, cudaDataType atype, int lda, long long stridea, const void *b, cudaDataType btype,
+                           int ldb, long long strideb, const void *beta, void *c, cudaDataType ctype, int ldc, long long stridec, int batches,
+                           cublasComputeType_t compute) {
     entry e;
     if (handle == nullptr) {
         return blas_error(CUBLAS_STATUS_NOT_INITIALIZED, "%s: no handle", call);
@@ -146,11 +150,13 @@ static cublasStatus_t gemm(const char *call, cublasHandle_t handle, cublasOperat
     product p = {};
     const cudaDataType scale = compute == CUBLAS_COMPUTE_64F ? CUDA_R_64F : compute == CUBLAS_COMPUTE_16F ? CUDA_R_16F : CUDA_R_32F;
     if (m < 0 || n < 0 || k < 0 || batches < 0 || !read_scale(alpha, scale, &p.alpha) || !read_scale(beta, scale, &p.beta)) {
-        return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: m %d, n %d, k %d, %d batches, alpha at %p, beta at %p", call, m, n, k, batches, alpha, beta);
+        return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: m %d, n %d, k %d, %d batches, alpha at %p, beta at %p", call, m, n, k, batches,
+                          alpha, beta);
     }
     if (!in_columns(a, atype, transa, m, k, lda, stridea, &p.a) || !in_columns(b, btype, transb, k, n, ldb, strideb, &p.b) ||
         !in_columns(c, ctype, CUBLAS_OP_N, m, n, ldc, stridec, &p.d)) {
-        return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: leading dimensions %d, %d, %d are too small for m %d, n %d, k %d", call, lda, ldb, ldc, m, n, k);
+        return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: leading dimensions %d, %d, %d are too small for m %d, n %d, k %d", call, lda, ldb,
+                          ldc, m, n, k);
     }
     p.c = p.d;
     p.batches = batches;
@@ -166,8 +172,8 @@ using namespace fxcu;
 
 const char *cublasGetStatusName(cublasStatus_t status) {
     switch (status) {
-#define FXCU_ROW(name, value)                                                                                                               \
-    case name:                                                                                                                              \
+#define FXCU_ROW(name, value)                                                                                                                  \
+    case name:                                                                                                                                 \
         return #name;
         FXCU_CUBLAS_STATUSES(FXCU_ROW)
 #undef FXCU_ROW
@@ -236,29 +242,31 @@ cublasStatus_t cublasSetPointerMode(cublasHandle_t handle, cublasPointerMode_t m
     if (handle == nullptr) {
         return CUBLAS_STATUS_NOT_INITIALIZED;
     }
-    return mode == CUBLAS_POINTER_MODE_HOST ? CUBLAS_STATUS_SUCCESS
-                                            : blas_error(CUBLAS_STATUS_NOT_SUPPORTED, "cublasSetPointerMode: scales on the device are not supported here");
+    return mode == CUBLAS_POINTER_MODE_HOST
+               ? CUBLAS_STATUS_SUCCESS
+               : blas_error(CUBLAS_STATUS_NOT_SUPPORTED, "cublasSetPointerMode: scales on the device are not supported here");
 }
 
-cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k, const float *alpha, const float *a, int lda,
-                           const float *b, int ldb, const float *beta, float *c, int ldc) {
-    return gemm("cublasSgemm", handle, transa, transb, m, n, k, alpha, a, CUDA_R_32F, lda, 0, b, CUDA_R_32F, ldb, 0, beta, c, CUDA_R_32F, ldc, 0, 1, CUBLAS_COMPUTE_32F);
+cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k, const float *alpha,
+                           const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc) {
+    return gemm("cublasSgemm", handle, transa, transb, m, n, k, alpha, a, CUDA_R_32F, lda, 0, b, CUDA_R_32F, ldb, 0, beta, c, CUDA_R_32F, ldc,
+                0, 1, CUBLAS_COMPUTE_32F);
 }
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k, const float *alpha,
-                                         const float *a, int lda, long long stridea, const float *b, int ldb, long long strideb, const float *beta, float *c, int ldc,
-                                         long long stridec, int batches) {
-    return gemm("cublasSgemmStridedBatched", handle, transa, transb, m, n, k, alpha, a, CUDA_R_32F, lda, stridea, b, CUDA_R_32F, ldb, strideb, beta, c, CUDA_R_32F, ldc,
-                stridec, batches, CUBLAS_COMPUTE_32F);
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
+                                         const float *alpha, const float *a, int lda, long long stridea, const float *b, int ldb,
+                                         long long strideb, const float *beta, float *c, int ldc, long long stridec, int batches) {
+    return gemm("cublasSgemmStridedBatched", handle, transa, transb, m, n, k, alpha, a, CUDA_R_32F, lda, stridea, b, CUDA_R_32F, ldb, strideb,
+                beta, c, CUDA_R_32F, ldc, stridec, batches, CUBLAS_COMPUTE_32F);
 }
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k, const void *alpha, const void *a,
-                            cudaDataType atype, int lda, const void *b, cudaDataType btype, int ldb, const void *beta, void *c, cudaDataType ctype, int ldc,
-                            cublasComputeType_t compute, cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                            const void *a, cudaDataType atype, int lda, const void *b, cudaDataType btype, int ldb, const void *beta, void *c,
+                            cudaDataType ctype, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t) {
     return gemm("cublasGemmEx", handle, transa, transb, m, n, k, alpha, a, atype, lda, 0, b, btype, ldb, 0, beta, c, ctype, ldc, 0, 1, compute);
 }
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k, const void *alpha,
-                                          const void *a, cudaDataType atype, int lda, long long stridea, const void *b, cudaDataType btype, int ldb,
-                                          long long strideb, const void *beta, void *c, cudaDataType ctype, int ldc, long long stridec, int batches,
-                                          cublasComputeType_t compute, cublasGemmAlgo_t) {
-    return gemm("cublasGemmStridedBatchedEx", handle, transa, transb, m, n, k, alpha, a, atype, lda, stridea, b, btype, ldb, strideb, beta, c, ctype, ldc, stridec,
-                batches, compute);
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
+                                          const void *alpha, const void *a, cudaDataType atype, int lda, long long stridea, const void *b,
+                                          cudaDataType btype, int ldb, long long strideb, const void *beta, void *c, cudaDataType ctype,
+                                          int ldc, long long stridec, int batches, cublasComputeType_t compute, cublasGemmAlgo_t) {
+    return gemm("cublasGemmStridedBatchedEx", handle, transa, transb, m, n, k, alpha, a, atype, lda, stridea, b, btype, ldb, strideb, beta, c,
+                ctype, ldc, stridec, batches, compute);
 }

@@ -38,7 +38,7 @@ struct block {
     uint32_t ready[most_warps]; /* a bit a thread */
     uint32_t alive[most_warps];
     uint32_t at_warp[most_warps]; /* lanes that wait in a warp operation */
-    int cursor; /* the thread that ran last; -1: begin with the order's first */
+    int cursor;                   /* the thread that ran last; -1: begin with the order's first */
     bool failed;
 } b;
 std::vector<fibre *> idle;
@@ -250,8 +250,9 @@ uint64_t warp_result(const thread *warp, int lane, uint32_t taking_part) {
     }
     const int from = source_lane(t, lane);
     if (!(taking_part >> from & 1u)) {
-        fail(cudaErrorLaunchFailure, format("%s at %s:%d: lane %d reads inactive lane %d, which %s (mask 0x%08x)", warp_names[t.kind], t.file, t.line,
-                                            lane, from, t.mask >> from & 1u ? "has finished or does not exist" : "is not in the mask", t.mask));
+        fail(cudaErrorLaunchFailure,
+             format("%s at %s:%d: lane %d reads inactive lane %d, which %s (mask 0x%08x)", warp_names[t.kind], t.file, t.line, lane, from,
+                    t.mask >> from & 1u ? "has finished or does not exist" : "is not in the mask", t.mask));
     }
     return warp[from].value;
 }
@@ -263,12 +264,13 @@ void check_agreement(int t, int o) {
         return;
     }
     if (mine.mask != other.mask) {
-        fail(cudaErrorLaunchFailure, format("differing masks: lane %d waits at %s:%d with mask 0x%08x, lane %d at %s:%d with mask 0x%08x", t % lanes, mine.file,
-                                            mine.line, mine.mask, o % lanes, other.file, other.line, other.mask));
+        fail(cudaErrorLaunchFailure, format("differing masks: lane %d waits at %s:%d with mask 0x%08x, lane %d at %s:%d with mask 0x%08x",
+                                            t % lanes, mine.file, mine.line, mine.mask, o % lanes, other.file, other.line, other.mask));
     }
     if (mine.kind != other.kind || mine.line != other.line) {
-        fail(cudaErrorLaunchFailure, format("divergent warp: lane %d is at %s of %s:%d, lane %d at %s of %s:%d", t % lanes, warp_names[mine.kind], mine.file,
-                                            mine.line, o % lanes, warp_names[other.kind], other.file, other.line));
+        fail(cudaErrorLaunchFailure,
+             format("divergent warp: lane %d is at %s of %s:%d, lane %d at %s of %s:%d", t % lanes, warp_names[mine.kind], mine.file, mine.line,
+                    o % lanes, warp_names[other.kind], other.file, other.line));
     }
 }
 
@@ -392,7 +394,8 @@ uint64_t warp(warp_op op, unsigned mask, uint64_t value, int argument, int width
     me.line = line;
     me.kind = static_cast<int>(op);
     if (!(mask >> (t % lanes) & 1u)) {
-        fail(cudaErrorLaunchFailure, format("%s at %s:%d: lane %d is not in its own mask 0x%08x", warp_names[me.kind], file, line, t % lanes, mask));
+        fail(cudaErrorLaunchFailure,
+             format("%s at %s:%d: lane %d is not in its own mask 0x%08x", warp_names[me.kind], file, line, t % lanes, mask));
     }
     if (width < 1 || width > lanes || (width & (width - 1)) != 0) {
         fail(cudaErrorLaunchFailure, format("%s at %s:%d: width %d is no power of two up to 32", warp_names[me.kind], file, line, width));

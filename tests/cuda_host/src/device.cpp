@@ -15,8 +15,8 @@ cudaError_t device_error() {
         return error(cudaErrorNoDevice, "no device is there");
     }
     if (device.major < device.image_major || (device.major == device.image_major && device.minor < device.image_minor)) {
-        return error(cudaErrorNoKernelImageForDevice, "the device has compute capability %d.%d, the program's code begins at %d.%d", device.major,
-                     device.minor, device.image_major, device.image_minor);
+        return error(cudaErrorNoKernelImageForDevice, "the device has compute capability %d.%d, the program's code begins at %d.%d",
+                     device.major, device.minor, device.image_major, device.image_minor);
     }
     return cudaSuccess;
 }

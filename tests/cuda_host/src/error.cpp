@@ -191,8 +191,8 @@ using namespace fxcu;
 
 const char *cudaGetErrorName(cudaError_t code) {
     switch (code) {
-#define FXCU_ROW(name, value, text)                                                                                                         \
-    case name:                                                                                                                              \
+#define FXCU_ROW(name, value, text)                                                                                                            \
+    case name:                                                                                                                                 \
         return #name;
         FXCU_ERRORS(FXCU_ROW)
 #undef FXCU_ROW
@@ -202,8 +202,8 @@ const char *cudaGetErrorName(cudaError_t code) {
 
 const char *cudaGetErrorString(cudaError_t code) {
     switch (code) {
-#define FXCU_ROW(name, value, text)                                                                                                         \
-    case name:                                                                                                                              \
+#define FXCU_ROW(name, value, text)                                                                                                            \
+    case name:                                                                                                                                 \
         return text;
         FXCU_ERRORS(FXCU_ROW)
 #undef FXCU_ROW

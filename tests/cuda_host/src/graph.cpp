@@ -37,7 +37,8 @@ cudaError_t invalidate(capture *in, cudaError_t code, const char *why) {
 cudaError_t refuse_in_capture(const char *call) {
     for (capture *c : captures) {
         if (c->mode != cudaStreamCaptureModeRelaxed) {
-            return invalidate(c, cudaErrorStreamCaptureUnsupported, format("%s is not permitted while a stream is being captured", call).c_str());
+            return invalidate(c, cudaErrorStreamCaptureUnsupported,
+                              format("%s is not permitted while a stream is being captured", call).c_str());
         }
     }
     return cudaSuccess;
@@ -176,7 +177,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     if (broken) {
         return error(cudaErrorStreamCaptureInvalidated, "capture: an error before has spoilt it");
     }
-    return joined ? cudaSuccess : error(cudaErrorStreamCaptureUnjoined, "capture: of %zu pieces of work, some are on streams that were not joined", many);
+    return joined ? cudaSuccess
+                  : error(cudaErrorStreamCaptureUnjoined, "capture: of %zu pieces of work, some are on streams that were not joined", many);
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {

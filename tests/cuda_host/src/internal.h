@@ -26,7 +26,7 @@ class entry {
     ~entry();
     entry(const entry &) = delete;
     entry &operator=(const entry &) = delete;
-    void host_waited();  /* the host may look at results now: when the last entry ends, device memory is closed to it */
+    void host_waited(); /* the host may look at results now: when the last entry ends, device memory is closed to it */
     cudaError_t failed; /* the sticky error, if there is one */
 };
 
@@ -38,7 +38,7 @@ std::string format(const char *format, ...) __attribute__((format(printf, 1, 2))
 cudaError_t sticky_error();
 void reset_error();
 std::string source_line(const void *pc); /* " (file.cu:7)", as addr2line tells; "" where it cannot */
-void catch_faults(); /* installs the signal handlers, once */
+void catch_faults();                     /* installs the signal handlers, once */
 
 /* ---- device.cpp ---- */
 
@@ -97,7 +97,7 @@ void free_streams();
 
 struct event_state {
     std::vector<node_ref> after;
-    capture *in = nullptr;       /* recorded last in this one */
+    capture *in = nullptr; /* recorded last in this one */
     bool recorded = false;
     bool of_ended_capture = false;
 };
@@ -127,7 +127,7 @@ void reset_launch();
 struct kernel_shared;
 kernel_shared *shared_of(const void *kernel);
 size_t shared_bytes(const kernel_shared *kernel);
-uint64_t shared_moves(const kernel_shared *kernel); /* changes when the variables lie elsewhere: another thread of the host runs the blocks */
+uint64_t shared_moves(const kernel_shared *kernel);  /* changes when the variables lie elsewhere: another thread of the host runs the blocks */
 void poison_shared(kernel_shared *kernel, bool all); /* fills them with NaNs; all: those of every kernel, before its first block */
 void find_used_shared(kernel_shared *kernel);        /* after that block */
 void each_shared(const kernel_shared *kernel, void (*f)(char *at, size_t bytes, const char *name)); /* its own, and those of no kernel */
@@ -154,11 +154,11 @@ struct fibre;
 using fibre_entry = void (*)(fibre *);
 struct fibre {
     void *stack_pointer;
-    char *stack;          /* lowest address, above its guard page */
+    char *stack; /* lowest address, above its guard page */
     size_t stack_bytes;
-    void *fake_stack;     /* AddressSanitizer's */
+    void *fake_stack; /* AddressSanitizer's */
     fibre_entry entry;
-    int thread;           /* which one it runs */
+    int thread; /* which one it runs */
 };
 extern fibre main_fibre;
 fibre *make_fibre(fibre_entry entry);

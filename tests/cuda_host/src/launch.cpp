@@ -23,8 +23,8 @@ static const struct {
     uint64_t seed;
     const char *name;
 } schedules[FXCU_SCHEDULES] = {
-    {order::forward, 1, "forward"},   {order::reverse, 1, "reverse"}, {order::random, 1, "random 1"},          {order::random, 2, "random 2"},
-    {order::random, 3, "random 3"},   {order::warp, 1, "warp"},       {order::warp_reverse, 1, "warp reverse"},
+    {order::forward, 1, "forward"}, {order::reverse, 1, "reverse"}, {order::random, 1, "random 1"},           {order::random, 2, "random 2"},
+    {order::random, 3, "random 3"}, {order::warp, 1, "warp"},       {order::warp_reverse, 1, "warp reverse"},
 };
 
 static void use_schedule(int number) {
@@ -60,28 +60,30 @@ static cudaError_t check_argument(const launch_desc &d, const argument &a) {
             return cudaSuccess;
         }
     }
-    return error(cudaErrorIllegalAddress, "kernel %s: argument %d%s is %s%s [launched at %s:%d]", d.name, a.number, a.certain ? "" : " holds a pointer that",
-                 describe(at).c_str(), r ? "" : ": a host pointer", d.file, d.line);
+    return error(cudaErrorIllegalAddress, "kernel %s: argument %d%s is %s%s [launched at %s:%d]", d.name, a.number,
+                 a.certain ? "" : " holds a pointer that", describe(at).c_str(), r ? "" : ": a host pointer", d.file, d.line);
 }
 
 static cudaError_t check_launch(const launch_desc &d) {
     const dim3 &g = d.grid, &t = d.block;
     if (t.x == 0 || t.y == 0 || t.z == 0 || t.x > 1024 || t.y > 1024 || t.z > 64 || uint64_t(t.x) * t.y * t.z > 1024) {
-        return error(cudaErrorInvalidConfiguration,
-                     "kernel %s: a block of (%u,%u,%u) threads, where 1024 in all and 64 in z are the most, and 1 the least [launched at %s:%d]", d.name, t.x,
-                     t.y, t.z, d.file, d.line);
+        return error(
+            cudaErrorInvalidConfiguration,
+            "kernel %s: a block of (%u,%u,%u) threads, where 1024 in all and 64 in z are the most, and 1 the least [launched at %s:%d]", d.name,
+            t.x, t.y, t.z, d.file, d.line);
     }
     if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > 0x7fffffff || g.y > 65535 || g.z > 65535) {
         return error(cudaErrorInvalidConfiguration,
-                     "kernel %s: a grid of (%u,%u,%u) blocks, where (2147483647,65535,65535) is the most, and 1 the least [launched at %s:%d]", d.name, g.x,
-                     g.y, g.z, d.file, d.line);
+                     "kernel %s: a grid of (%u,%u,%u) blocks, where (2147483647,65535,65535) is the most, and 1 the least [launched at %s:%d]",
+                     d.name, g.x, g.y, g.z, d.file, d.line);
     }
     const size_t fixed = shared_bytes(shared_of(d.kernel));
     auto raised = most_dynamic.find(d.kernel);
     const size_t most = std::max(shared_per_block, raised == most_dynamic.end() ? 0 : raised->second + fixed);
     if (fixed + d.dynamic_bytes > most) {
-        return error(cudaErrorInvalidValue, "kernel %s: %zu bytes of static and %zu of dynamic shared memory, where %zu are the most%s [launched at %s:%d]",
-                     d.name, fixed, d.dynamic_bytes, most, raised == most_dynamic.end() ? " without cudaFuncSetAttribute" : "", d.file, d.line);
+        return error(cudaErrorInvalidValue,
+                     "kernel %s: %zu bytes of static and %zu of dynamic shared memory, where %zu are the most%s [launched at %s:%d]", d.name,
+                     fixed, d.dynamic_bytes, most, raised == most_dynamic.end() ? " without cudaFuncSetAttribute" : "", d.file, d.line);
     }
     for (const argument &a : d.arguments) {
         if (cudaError_t failed = check_argument(d, a)) {
@@ -173,8 +175,9 @@ static void run_each(const launch_desc &d) {
         if (i == 0) {
             save(&result, written);
         } else if (const range *r = differs(result, &offset)) {
-            error(cudaErrorLaunchFailure, "kernel %s: schedules %s and %s give different results at byte %zu of device buffer %d: a race [launched at %s:%d]",
-                  d.name, schedules[0].name, schedules[i].name, offset, r->number, d.file, d.line);
+            error(cudaErrorLaunchFailure,
+                  "kernel %s: schedules %s and %s give different results at byte %zu of device buffer %d: a race [launched at %s:%d]", d.name,
+                  schedules[0].name, schedules[i].name, offset, r->number, d.file, d.line);
             break;
         }
     }
@@ -229,12 +232,14 @@ cudaError_t fxcu_func_set_attribute(const void *kernel, cudaFuncAttribute attrib
     entry e;
     if (e.failed || attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
         return e.failed ? e.failed
-                        : attribute == cudaFuncAttributePreferredSharedMemoryCarveout ? cudaSuccess
-                                                                                      : error(cudaErrorInvalidValue, "cudaFuncSetAttribute: attribute %d", attribute);
+               : attribute == cudaFuncAttributePreferredSharedMemoryCarveout
+                   ? cudaSuccess
+                   : error(cudaErrorInvalidValue, "cudaFuncSetAttribute: attribute %d", attribute);
     }
     const size_t fixed = shared_bytes(shared_of(kernel));
     if (value < 0 || static_cast<size_t>(value) + fixed > shared_per_block_optin()) {
-        return error(cudaErrorInvalidValue, "cudaFuncSetAttribute: %d bytes of dynamic and %zu of static shared memory, where the device has %zu for a block", value,
+        return error(cudaErrorInvalidValue,
+                     "cudaFuncSetAttribute: %d bytes of dynamic and %zu of static shared memory, where the device has %zu for a block", value,
                      fixed, shared_per_block_optin());
     }
     most_dynamic[kernel] = static_cast<size_t>(value);
@@ -247,6 +252,7 @@ cudaError_t fxcu_func_get_attributes(cudaFuncAttributes *attributes, const void 
     attributes->sharedSizeBytes = shared_bytes(shared_of(kernel));
     attributes->maxThreadsPerBlock = 1024;
     auto raised = most_dynamic.find(kernel);
-    attributes->maxDynamicSharedSizeBytes = static_cast<int>(raised == most_dynamic.end() ? shared_per_block - attributes->sharedSizeBytes : raised->second);
+    attributes->maxDynamicSharedSizeBytes =
+        static_cast<int>(raised == most_dynamic.end() ? shared_per_block - attributes->sharedSizeBytes : raised->second);
     return e.failed;
 }

@@ -1,6 +1,6 @@
-/* cuBLASLt: descriptions, the heuristic's answer, and matmul with its epilogues. An algorithm is good for the product it was asked for, and no other:
- * a result that was cached for another shape is refused.
- * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+/* cuBLASLt: descriptions, the heuristic's answer, and matmul with its epilogues. An algorithm is good for the product it was asked for, and no
+ * other: a result that was cached for another shape is refused. Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ */
 #include "blas.h"
 
 struct cublasLtContext {};
@@ -43,11 +43,13 @@ static cublasStatus_t set(const char *call, void *to, size_t want, const void *v
 static uint64_t mark(const cublasLtMatmulDescOpaque_t &desc, const cublasLtMatrixLayoutOpaque_t *const (&layouts)[4]) {
     uint64_t hash = 14695981039346656037u;
     const auto add = [&](uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
-    for (int value : {static_cast<int>(desc.compute), static_cast<int>(desc.scale), desc.transa, desc.transb, static_cast<int>(desc.epilogue)}) {
+    for (int value :
+         {static_cast<int>(desc.compute), static_cast<int>(desc.scale), desc.transa, desc.transb, static_cast<int>(desc.epilogue)}) {
         add(static_cast<uint64_t>(value));
     }
     for (const cublasLtMatrixLayoutOpaque_t *l : layouts) {
-        for (uint64_t value : {uint64_t(l->type), uint64_t(l->order), l->rows, l->columns, uint64_t(l->ld), uint64_t(l->batches), uint64_t(l->batch_offset)}) {
+        for (uint64_t value :
+             {uint64_t(l->type), uint64_t(l->order), l->rows, l->columns, uint64_t(l->ld), uint64_t(l->batches), uint64_t(l->batch_offset)}) {
             add(value);
         }
     }
@@ -55,8 +57,8 @@ static uint64_t mark(const cublasLtMatmulDescOpaque_t &desc, const cublasLtMatri
 }
 
 static bool make_matrix(const void *at, const cublasLtMatrixLayoutOpaque_t &l, bool transposed, matrix *to) {
-    const int64_t rows = static_cast<int64_t>(l.rows), columns = static_cast<int64_t>(l.columns), row = l.order == CUBLASLT_ORDER_ROW ? l.ld : 1,
-                  column = l.order == CUBLASLT_ORDER_ROW ? 1 : l.ld;
+    const int64_t rows = static_cast<int64_t>(l.rows), columns = static_cast<int64_t>(l.columns),
+                  row = l.order == CUBLASLT_ORDER_ROW ? l.ld : 1, column = l.order == CUBLASLT_ORDER_ROW ? 1 : l.ld;
     *to = {at, static_cast<cudaDataType>(l.type), rows, columns, row, column, l.batches > 1 ? l.batch_offset : 0};
     if (transposed) {
         std::swap(to->rows, to->columns);
@@ -65,12 +67,13 @@ static bool make_matrix(const void *at, const cublasLtMatrixLayoutOpaque_t &l, b
     return l.ld >= (l.order == CUBLASLT_ORDER_ROW ? columns : rows);
 }
 
-static cublasStatus_t describe_product(const char *call, const cublasLtMatmulDescOpaque_t &desc, const void *a, const void *b, const void *c, const void *d,
-                                       const cublasLtMatrixLayoutOpaque_t *const (&l)[4], product *p) {
+static cublasStatus_t describe_product(const char *call, const cublasLtMatmulDescOpaque_t &desc, const void *a, const void *b, const void *c,
+                                       const void *d, const cublasLtMatrixLayoutOpaque_t *const (&l)[4], product *p) {
     *p = {};
     if (!make_matrix(a, *l[0], desc.transa != CUBLAS_OP_N, &p->a) || !make_matrix(b, *l[1], desc.transb != CUBLAS_OP_N, &p->b) ||
         !make_matrix(c, *l[2], false, &p->c) || !make_matrix(d, *l[3], false, &p->d)) {
-        return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: a leading dimension is too small: %ld, %ld, %ld, %ld", call, l[0]->ld, l[1]->ld, l[2]->ld, l[3]->ld);
+        return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: a leading dimension is too small: %ld, %ld, %ld, %ld", call, l[0]->ld, l[1]->ld,
+                          l[2]->ld, l[3]->ld);
     }
     p->batches = l[3]->batches;
     for (const cublasLtMatrixLayoutOpaque_t *one : l) {
@@ -136,10 +139,12 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale) {
-    return make("cublasLtMatmulDescCreate", desc, {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLAS_POINTER_MODE_HOST, CUBLASLT_EPILOGUE_DEFAULT, nullptr, -1});
+    return make("cublasLtMatmulDescCreate", desc,
+                {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLAS_POINTER_MODE_HOST, CUBLASLT_EPILOGUE_DEFAULT, nullptr, -1});
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy(desc); }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void *value, size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void *value,
+                                              size_t bytes) {
     const char *const call = "cublasLtMatmulDescSetAttribute";
     switch (desc ? attribute : static_cast<cublasLtMatmulDescAttributes_t>(-1)) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
@@ -163,7 +168,8 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDa
     return make("cublasLtMatrixLayoutCreate", layout, {static_cast<uint32_t>(type), CUBLASLT_ORDER_COL, rows, columns, ld, 1, 0});
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy(layout); }
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const void *value, size_t bytes) {
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const void *value,
+                                                size_t bytes) {
     const char *const call = "cublasLtMatrixLayoutSetAttribute";
     switch (layout ? attribute : static_cast<cublasLtMatrixLayoutAttribute_t>(-1)) {
     case CUBLASLT_MATRIX_LAYOUT_TYPE:
@@ -189,8 +195,8 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *prefer
     return make("cublasLtMatmulPreferenceCreate", preference, {0, {256, 256, 256, 256}, 0});
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) { return destroy(preference); }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
-                                                    size_t bytes) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t bytes) {
     const char *const call = "cublasLtMatmulPreferenceSetAttribute";
     switch (preference ? attribute : static_cast<cublasLtMatmulPreferenceAttributes_t>(-1)) {
     case CUBLASLT_MATMUL_PREF_SEARCH_MODE:
@@ -208,9 +214,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 
 /* Algorithm 0 uses the workspace that the preference allows, algorithm 1 none. The alignments promised go along, and are held to. */
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int asked,
-                                              cublasLtMatmulHeuristicResult_t results[], int *found) {
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int asked, cublasLtMatmulHeuristicResult_t results[],
+                                              int *found) {
     entry e;
     const char *const call = "cublasLtMatmulAlgoGetHeuristic";
     if (handle == nullptr) {
@@ -242,9 +249,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a, cublasLtMatrixLayout_t adesc, const void *b,
-                              cublasLtMatrixLayout_t bdesc, const void *beta, const void *c, cublasLtMatrixLayout_t cdesc, void *d, cublasLtMatrixLayout_t ddesc,
-                              const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes, cudaStream_t stream) {
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t adesc, const void *b, cublasLtMatrixLayout_t bdesc, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t cdesc, void *d, cublasLtMatrixLayout_t ddesc, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t workspace_bytes, cudaStream_t stream) {
     entry e;
     const char *const call = "cublasLtMatmul";
     if (handle == nullptr) {
@@ -281,8 +289,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         const void *const operands[4] = {a, b, c, d};
         for (int i = 0; i < 4; i++) {
             if ((i != 2 || p.beta != 0.0) && reinterpret_cast<uintptr_t>(operands[i]) % algo->data[2 + i] != 0) {
-                return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: %c is %p, where an alignment of %zu was promised to the heuristic", call, "ABCD"[i], operands[i],
-                                  static_cast<size_t>(algo->data[2 + i]));
+                return blas_error(CUBLAS_STATUS_INVALID_VALUE, "%s: %c is %p, where an alignment of %zu was promised to the heuristic", call,
+                                  "ABCD"[i], operands[i], static_cast<size_t>(algo->data[2 + i]));
             }
         }
         if (algo->data[1] > 0) {

@@ -44,10 +44,11 @@ std::string describe(const void *pointer) {
         return format("%p, which is in no device buffer", pointer);
     }
     const char *kind = m->kind == memory::device ? "device" : "pinned";
-    std::string place = at < m->at             ? format("%zu bytes before", static_cast<size_t>(m->at - at))
+    std::string place = at < m->at              ? format("%zu bytes before", static_cast<size_t>(m->at - at))
                         : at < m->at + m->bytes ? format("at byte %zu of", static_cast<size_t>(at - m->at))
-                                               : format("%zu bytes past the end of", static_cast<size_t>(at - m->at) - m->bytes);
-    return format("%p, %s %s buffer %d of %zu bytes%s", pointer, place.c_str(), kind, m->number, m->bytes, m->freed ? ", which has been freed" : "");
+                                                : format("%zu bytes past the end of", static_cast<size_t>(at - m->at) - m->bytes);
+    return format("%p, %s %s buffer %d of %zu bytes%s", pointer, place.c_str(), kind, m->number, m->bytes,
+                  m->freed ? ", which has been freed" : "");
 }
 
 static void set_access(bool open) {
@@ -237,7 +238,8 @@ static cudaError_t check_side(const char *call, const char *side, const void *po
         return pointer == nullptr ? error(cudaErrorInvalidValue, "%s: %s is null", call, side) : cudaSuccess;
     }
     if (on_device != (m != nullptr && m->kind == memory::device)) {
-        return error(cudaErrorInvalidValue, "%s: %s is %s, where %s memory is expected", call, side, describe(pointer).c_str(), on_device ? "device" : "host");
+        return error(cudaErrorInvalidValue, "%s: %s is %s, where %s memory is expected", call, side, describe(pointer).c_str(),
+                     on_device ? "device" : "host");
     }
     const char *at = static_cast<const char *>(pointer);
     if (m->freed || at < m->at || at > m->at + m->bytes || bytes > static_cast<size_t>(m->at + m->bytes - at)) {
@@ -353,4 +355,6 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     return copy("cudaMemcpyAsync", to, from, bytes, kind, stream, false);
 }
 cudaError_t cudaMemset(void *to, int value, size_t bytes) { return fill("cudaMemset", to, value, bytes, nullptr); }
-cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) { return fill("cudaMemsetAsync", to, value, bytes, stream); }
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
+    return fill("cudaMemsetAsync", to, value, bytes, stream);
+}

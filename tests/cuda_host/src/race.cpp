@@ -1,10 +1,10 @@
-/* What each access of a kernel does to each byte: races between threads and between blocks, shared memory read before it is written, and accesses
- * outside a buffer, whatever the schedule. For sources compiled with -fsanitize=thread and linked without it: the compiler then calls the functions at
- * the end of this file before every access to memory that others may see.
+/* What each access of a kernel does to each byte: races between threads and between blocks, shared memory read before it is written, and
+ * accesses outside a buffer, whatever the schedule. For sources compiled with -fsanitize=thread and linked without it: the compiler then calls
+ * the functions at the end of this file before every access to memory that others may see.
  *
- * A byte's shadow says who wrote and who read it last. Two accesses by threads of one block are in order when a barrier of the block is between them,
- * or a __syncwarp of both (a vector clock over a warp's lanes; shuffles and votes do not order memory); accesses by two blocks of a launch never are.
- * Atomics conflict with other accesses only. Of several readers in no order, one is remembered, and that there were more.
+ * A byte's shadow says who wrote and who read it last. Two accesses by threads of one block are in order when a barrier of the block is between
+ * them, or a __syncwarp of both (a vector clock over a warp's lanes; shuffles and votes do not order memory); accesses by two blocks of a
+ * launch never are. Atomics conflict with other accesses only. Of several readers in no order, one is remembered, and that there were more.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "internal.h"
 
@@ -17,13 +17,13 @@ namespace {
 constexpr size_t nearby = 64; /* what is so near a shared variable, and nothing known, is meant to be it: constants lie elsewhere */
 constexpr int lanes = 32, most_threads = 1024;
 
-struct access {                /* 0: none yet */
-    uint64_t block : 28;       /* the number of the block's run, from 1 */
+struct access {          /* 0: none yet */
+    uint64_t block : 28; /* the number of the block's run, from 1 */
     uint64_t thread : 10;
-    uint64_t phase : 12;       /* how many barriers it had passed */
-    uint64_t clock : 12;       /* how many __syncwarp of its own */
+    uint64_t phase : 12; /* how many barriers it had passed */
+    uint64_t clock : 12; /* how many __syncwarp of its own */
     uint64_t atomic : 1;
-    uint64_t more : 1;         /* of a reader: others have read it, too, in no order with this one */
+    uint64_t more : 1; /* of a reader: others have read it, too, in no order with this one */
 };
 struct cell {
     access writer, reader;
@@ -72,10 +72,13 @@ struct request {
 
 [[noreturn]] void report_race(const request &r, const std::string &what, const access &other, bool wrote) {
     const bool same_block = other.block == (run & 0xfffffff);
-    fail(cudaErrorLaunchFailure,
-         format("race: %s %zu bytes at %s%s, which %s %s%s", r.atomic ? "changes" : r.write ? "writes" : "reads", r.bytes, what.c_str(), source_line(r.pc).c_str(),
-                same_block ? name_thread(static_cast<int>(other.thread)).c_str() : "another block of this launch", wrote ? "wrote" : "read",
-                same_block ? " with no barrier between them" : ""));
+    fail(cudaErrorLaunchFailure, format("race: %s %zu bytes at %s%s, which %s %s%s",
+                                        r.atomic  ? "changes"
+                                        : r.write ? "writes"
+                                                  : "reads",
+                                        r.bytes, what.c_str(), source_line(r.pc).c_str(),
+                                        same_block ? name_thread(static_cast<int>(other.thread)).c_str() : "another block of this launch",
+                                        wrote ? "wrote" : "read", same_block ? " with no barrier between them" : ""));
 }
 
 template <class Describe> void note(const request &r, cell *cells, size_t offset, bool shared, Describe describe) {
@@ -85,7 +88,8 @@ template <class Describe> void note(const request &r, cell *cells, size_t offset
         cell &c = cells[offset + i];
         const bool written = c.writer.block != 0;
         if (shared && !r.write && c.writer.block != mine.block) {
-            fail(cudaErrorLaunchFailure, format("reads %zu bytes at %s%s, which no thread of this block has written", r.bytes, describe(i).c_str(), source_line(r.pc).c_str()));
+            fail(cudaErrorLaunchFailure, format("reads %zu bytes at %s%s, which no thread of this block has written", r.bytes,
+                                                describe(i).c_str(), source_line(r.pc).c_str()));
         }
         if (written && !in_order(c.writer, t, shared) && !(r.atomic && c.writer.atomic)) {
             report_race(r, describe(i), c.writer, true);
@@ -100,7 +104,8 @@ template <class Describe> void note(const request &r, cell *cells, size_t offset
             c.writer = mine;
         }
         if (!r.write || r.atomic) {
-            const bool more = c.reader.block != 0 && (!in_order(c.reader, t, shared) || (c.reader.more && c.reader.phase == mine.phase && c.reader.block == mine.block));
+            const bool more = c.reader.block != 0 && (!in_order(c.reader, t, shared) ||
+                                                      (c.reader.more && c.reader.phase == mine.phase && c.reader.block == mine.block));
             c.reader = mine;
             c.reader.more = more;
         }
@@ -109,7 +114,9 @@ template <class Describe> void note(const request &r, cell *cells, size_t offset
 
 /* Where threadIdx, blockDim and the like come from. */
 bool is_place(const char *at) {
-    const auto in = [at](const auto &one) { return at >= reinterpret_cast<const char *>(&one) && at < reinterpret_cast<const char *>(&one + 1); };
+    const auto in = [at](const auto &one) {
+        return at >= reinterpret_cast<const char *>(&one) && at < reinterpret_cast<const char *>(&one + 1);
+    };
     return in(here) || in(*here) || in(block_size) || in(grid_size);
 }
 
@@ -122,7 +129,8 @@ void check(const request &r) {
             const size_t offset = static_cast<size_t>(r.at - shared.at);
             const auto describe = [&](size_t i) { return format("byte %zu of shared memory %s", offset + i, shared.name); };
             if (r.bytes > shared.bytes - offset) {
-                fail(cudaErrorIllegalAddress, format("access to %zu bytes at %s of %zu bytes%s", r.bytes, describe(0).c_str(), shared.bytes, source_line(r.pc).c_str()));
+                fail(cudaErrorIllegalAddress,
+                     format("access to %zu bytes at %s of %zu bytes%s", r.bytes, describe(0).c_str(), shared.bytes, source_line(r.pc).c_str()));
             }
             note(r, shared.cells, offset, true, describe);
             return;
@@ -132,12 +140,13 @@ void check(const request &r) {
     if (buffer == nullptr) {
         for (const region &shared : regions) {
             if (r.at + nearby >= shared.at && r.at < shared.at + shared.bytes + nearby) {
-                fail(cudaErrorIllegalAddress, format("access to %zu bytes at byte %td of shared memory %s of %zu bytes%s", r.bytes, r.at - shared.at, shared.name,
-                                                     shared.bytes, source_line(r.pc).c_str()));
+                fail(cudaErrorIllegalAddress, format("access to %zu bytes at byte %td of shared memory %s of %zu bytes%s", r.bytes,
+                                                     r.at - shared.at, shared.name, shared.bytes, source_line(r.pc).c_str()));
             }
         }
         if (r.write) {
-            fail(cudaErrorIllegalAddress, format("writes to %s, nor its own variable%s", fxcu::describe(r.at).c_str(), source_line(r.pc).c_str()));
+            fail(cudaErrorIllegalAddress,
+                 format("writes to %s, nor its own variable%s", fxcu::describe(r.at).c_str(), source_line(r.pc).c_str()));
         }
         return; /* a constant of the program */
     }
@@ -149,7 +158,8 @@ void check(const request &r) {
         buffer->shadow = make_cells(buffer->bytes);
         buffer->shadow_bytes = buffer->bytes * sizeof(cell);
     }
-    note(r, static_cast<cell *>(buffer->shadow), offset, false, [&](size_t i) { return format("byte %zu of device buffer %d", offset + i, buffer->number); });
+    note(r, static_cast<cell *>(buffer->shadow), offset, false,
+         [&](size_t i) { return format("byte %zu of device buffer %d", offset + i, buffer->number); });
 }
 
 void begin_launch() { first_of_launch = run + 1; }
@@ -201,13 +211,13 @@ const race_watch watching = {begin_launch, begin_block, pass_barrier, sync_warp,
 /* ---- what compilers call ---- */
 
 using fxcu::check;
-#define FXCU_ACCESS(name, bytes, write)                                                                                                     \
-    extern "C" void name(void *at);                                                                                                         \
+#define FXCU_ACCESS(name, bytes, write)                                                                                                        \
+    extern "C" void name(void *at);                                                                                                            \
     extern "C" void name(void *at) { check({static_cast<const char *>(at), bytes, write, false, __builtin_return_address(0)}); }
-#define FXCU_ACCESSES(bytes)                                                                                                                \
-    FXCU_ACCESS(__tsan_read##bytes, bytes, false)                                                                                           \
-    FXCU_ACCESS(__tsan_write##bytes, bytes, true)                                                                                           \
-    FXCU_ACCESS(__tsan_unaligned_read##bytes, bytes, false)                                                                                 \
+#define FXCU_ACCESSES(bytes)                                                                                                                   \
+    FXCU_ACCESS(__tsan_read##bytes, bytes, false)                                                                                              \
+    FXCU_ACCESS(__tsan_write##bytes, bytes, true)                                                                                              \
+    FXCU_ACCESS(__tsan_unaligned_read##bytes, bytes, false)                                                                                    \
     FXCU_ACCESS(__tsan_unaligned_write##bytes, bytes, true)
 FXCU_ACCESSES(1)
 FXCU_ACCESSES(2)

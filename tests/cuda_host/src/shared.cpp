@@ -82,8 +82,7 @@ static void read_symbols(module *m, const char *file) {
             if (type == STT_FUNC && s.st_shndx != SHN_UNDEF) {
                 m->functions.emplace(s.st_value, name);
             } else if (strncmp(name, "_ZZ", 3) == 0 && s.st_shndx < header->e_shnum &&
-                       (type == STT_TLS ||
-                        (type == STT_OBJECT && strcmp(section_names + sections[s.st_shndx].sh_name, ".fxcu_shared") == 0))) {
+                       (type == STT_TLS || (type == STT_OBJECT && strcmp(section_names + sections[s.st_shndx].sh_name, ".fxcu_shared") == 0))) {
                 m->variables.push_back({s.st_value, s.st_size, name, type == STT_TLS, false});
             }
         }

@@ -1,6 +1,6 @@
-/* Streams: a piece of work is a node that comes after others, and any order that keeps this is legal. Work is done when somebody waits for it, or
- * by chance before; which of several pieces that are ready goes first is the schedule's to say, so that a missing event shows.
- * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+/* Streams: a piece of work is a node that comes after others, and any order that keeps this is legal. Work is done when somebody waits for it,
+ * or by chance before; which of several pieces that are ready goes first is the schedule's to say, so that a missing event shows. Part of fxcc,
+ * under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "internal.h"
 
 #include <algorithm>
@@ -142,7 +142,8 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> run) {
     if (s == &legacy) {
         for (stream_state *other : all_streams()) {
             if (other->in && !(other->flags & cudaStreamNonBlocking)) {
-                return invalidate(other->in, cudaErrorStreamCaptureImplicit, "work on the default stream while a blocking stream is being captured");
+                return invalidate(other->in, cudaErrorStreamCaptureImplicit,
+                                  "work on the default stream while a blocking stream is being captured");
             }
         }
         join_legacy();
@@ -192,7 +193,8 @@ void forget_capture(capture *ended) {
 
 /* An event of a capture says nothing outside it. */
 static cudaError_t refuse_ended(const event_state *event, const char *call) {
-    return event->of_ended_capture ? error(cudaErrorCapturedEvent, "%s: the event was recorded last in a capture that has ended", call) : cudaSuccess;
+    return event->of_ended_capture ? error(cudaErrorCapturedEvent, "%s: the event was recorded last in a capture that has ended", call)
+                                   : cudaSuccess;
 }
 
 /* Waiting for, or asking about, a stream or event that is being captured spoils the capture. */
@@ -356,7 +358,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         return refused;
     }
     if (!event->recorded) {
-        return s->in ? invalidate(s->in, cudaErrorStreamCaptureIsolation, "cudaStreamWaitEvent: the event has not been recorded in this capture") : cudaSuccess;
+        return s->in
+                   ? invalidate(s->in, cudaErrorStreamCaptureIsolation, "cudaStreamWaitEvent: the event has not been recorded in this capture")
+                   : cudaSuccess;
     }
     if (event->in != s->in && s->in) {
         return invalidate(s->in, cudaErrorStreamCaptureIsolation, "cudaStreamWaitEvent: the event was recorded outside this capture");

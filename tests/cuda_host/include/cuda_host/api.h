@@ -7,31 +7,31 @@
 
 #define CUDART_VERSION 13000
 
-#define FXCU_ERRORS(X)                                                                                                                      \
-    X(cudaSuccess, 0, "no error")                                                                                                           \
-    X(cudaErrorInvalidValue, 1, "invalid argument")                                                                                         \
-    X(cudaErrorMemoryAllocation, 2, "out of memory")                                                                                        \
-    X(cudaErrorInitializationError, 3, "initialization error")                                                                              \
-    X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")                                                                   \
-    X(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy")                                                             \
-    X(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                                                                        \
-    X(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")                                                                         \
-    X(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                                                                \
-    X(cudaErrorNoKernelImageForDevice, 209, "no kernel image is available for execution on the device")                                     \
-    X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                                                                       \
-    X(cudaErrorNotReady, 600, "device not ready")                                                                                           \
-    X(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                                                             \
-    X(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch")                                                        \
-    X(cudaErrorMisalignedAddress, 716, "misaligned address")                                                                                \
-    X(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                                                            \
-    X(cudaErrorNotSupported, 801, "operation not supported")                                                                                \
-    X(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing")                                           \
-    X(cudaErrorStreamCaptureInvalidated, 901, "operation failed due to a previous error during capture")                                    \
-    X(cudaErrorStreamCaptureUnmatched, 903, "capture was not ended in the same stream as it began")                                         \
-    X(cudaErrorStreamCaptureUnjoined, 904, "capturing stream has unjoined work")                                                            \
-    X(cudaErrorStreamCaptureIsolation, 905, "dependency created on uncaptured work in another stream")                                      \
-    X(cudaErrorStreamCaptureImplicit, 906, "operation would make the legacy stream depend on a capturing blocking stream")                  \
-    X(cudaErrorCapturedEvent, 907, "operation not permitted on an event last recorded in a capturing stream")                               \
+#define FXCU_ERRORS(X)                                                                                                                         \
+    X(cudaSuccess, 0, "no error")                                                                                                              \
+    X(cudaErrorInvalidValue, 1, "invalid argument")                                                                                            \
+    X(cudaErrorMemoryAllocation, 2, "out of memory")                                                                                           \
+    X(cudaErrorInitializationError, 3, "initialization error")                                                                                 \
+    X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")                                                                      \
+    X(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy")                                                                \
+    X(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                                                                           \
+    X(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")                                                                            \
+    X(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                                                                   \
+    X(cudaErrorNoKernelImageForDevice, 209, "no kernel image is available for execution on the device")                                        \
+    X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                                                                          \
+    X(cudaErrorNotReady, 600, "device not ready")                                                                                              \
+    X(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                                                                \
+    X(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch")                                                           \
+    X(cudaErrorMisalignedAddress, 716, "misaligned address")                                                                                   \
+    X(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                                                               \
+    X(cudaErrorNotSupported, 801, "operation not supported")                                                                                   \
+    X(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing")                                              \
+    X(cudaErrorStreamCaptureInvalidated, 901, "operation failed due to a previous error during capture")                                       \
+    X(cudaErrorStreamCaptureUnmatched, 903, "capture was not ended in the same stream as it began")                                            \
+    X(cudaErrorStreamCaptureUnjoined, 904, "capturing stream has unjoined work")                                                               \
+    X(cudaErrorStreamCaptureIsolation, 905, "dependency created on uncaptured work in another stream")                                         \
+    X(cudaErrorStreamCaptureImplicit, 906, "operation would make the legacy stream depend on a capturing blocking stream")                     \
+    X(cudaErrorCapturedEvent, 907, "operation not permitted on an event last recorded in a capturing stream")                                  \
     X(cudaErrorUnknown, 999, "unknown error")
 typedef enum cudaError {
 #define FXCU_ROW(name, value, text) name = value,

@@ -22,7 +22,8 @@ void fxcu_set_schedule(fxcu_schedule schedule, uint64_t seed);
 void fxcu_set_schedule_number(int number); /* 0 to FXCU_SCHEDULES - 1 */
 const char *fxcu_schedule_name(int number);
 
-/* The last error's message: kernel, block, thread and line where they are known. "" after fxcu_reset. Messages go to stderr too, unless quiet. */
+/* The last error's message: kernel, block, thread and line where they are known. "" after fxcu_reset. Messages go to stderr too, unless quiet.
+ */
 const char *fxcu_message(void);
 void fxcu_quiet(int quiet);
 
@@ -32,12 +33,12 @@ size_t fxcu_alive(void);
 void fxcu_reset(void);
 
 typedef struct fxcu_device {
-    int count;              /* devices; 0: none is there */
-    int major, minor;       /* compute capability */
-    size_t memory;          /* bytes; a buffer past it fails with cudaErrorMemoryAllocation */
-    int image_major;        /* lowest and ... */
-    int image_minor;        /* ... compute capability that the program has code for; a lower device: cudaErrorNoKernelImageForDevice */
-    long fail_allocation;   /* the n-th allocation from now on fails; 0: none */
+    int count;            /* devices; 0: none is there */
+    int major, minor;     /* compute capability */
+    size_t memory;        /* bytes; a buffer past it fails with cudaErrorMemoryAllocation */
+    int image_major;      /* lowest and ... */
+    int image_minor;      /* ... compute capability that the program has code for; a lower device: cudaErrorNoKernelImageForDevice */
+    long fail_allocation; /* the n-th allocation from now on fails; 0: none */
 } fxcu_device;
 fxcu_device fxcu_get_device(void);
 void fxcu_set_device(fxcu_device device);

@@ -63,10 +63,9 @@ static inline int __syncthreads_and(int predicate, FXCU_AT) { return fxcu::block
 static inline int __syncthreads_or(int predicate, FXCU_AT) { return fxcu::block_barrier(fxcu::barrier::any, predicate, file, line); }
 static inline void __syncwarp(unsigned mask = 0xffffffff, FXCU_AT) { fxcu::warp(fxcu::warp_op::sync, mask, 0, 0, 32, file, line); }
 
-#define FXCU_SHUFFLE(name, op, argument_type)                                                                                               \
-    template <class T> T name(unsigned mask, T value, argument_type argument, int width = 32, FXCU_AT) {                                    \
-        return fxcu::from_bits<T>(                                                                                                          \
-            fxcu::warp(fxcu::warp_op::op, mask, fxcu::to_bits(value), static_cast<int>(argument), width, file, line));                      \
+#define FXCU_SHUFFLE(name, op, argument_type)                                                                                                  \
+    template <class T> T name(unsigned mask, T value, argument_type argument, int width = 32, FXCU_AT) {                                       \
+        return fxcu::from_bits<T>(fxcu::warp(fxcu::warp_op::op, mask, fxcu::to_bits(value), static_cast<int>(argument), width, file, line));   \
     }
 FXCU_SHUFFLE(__shfl_sync, shuffle, int)
 FXCU_SHUFFLE(__shfl_up_sync, shuffle_up, unsigned)
@@ -94,18 +93,18 @@ static inline void __threadfence_system() {}
 static inline void __trap(FXCU_AT) { fxcu::trap("__trap()", file, line); }
 
 /* Atomics: whole by themselves here, since threads change only where they wait; other threads may run after each. */
-#define FXCU_ATOMIC(T, name, result)                                                                                                        \
-    static inline T name(T *address, T value) {                                                                                             \
-        return fxcu::atomic(address, [value](T old) { return static_cast<T>(result); });                                                    \
+#define FXCU_ATOMIC(T, name, result)                                                                                                           \
+    static inline T name(T *address, T value) {                                                                                                \
+        return fxcu::atomic(address, [value](T old) { return static_cast<T>(result); });                                                       \
     }
-#define FXCU_ATOMICS(T)                                                                                                                     \
-    FXCU_ATOMIC(T, atomicMin, value < old ? value : old)                                                                                    \
-    FXCU_ATOMIC(T, atomicMax, value > old ? value : old)                                                                                    \
-    FXCU_ATOMIC(T, atomicAnd, old & value)                                                                                                  \
-    FXCU_ATOMIC(T, atomicOr, old | value)                                                                                                   \
-    FXCU_ATOMIC(T, atomicXor, old ^ value)                                                                                                  \
-    static inline T atomicCAS(T *address, T expected, T value) {                                                                            \
-        return fxcu::atomic(address, [expected, value](T old) { return old == expected ? value : old; });                                   \
+#define FXCU_ATOMICS(T)                                                                                                                        \
+    FXCU_ATOMIC(T, atomicMin, value < old ? value : old)                                                                                       \
+    FXCU_ATOMIC(T, atomicMax, value > old ? value : old)                                                                                       \
+    FXCU_ATOMIC(T, atomicAnd, old &value)                                                                                                      \
+    FXCU_ATOMIC(T, atomicOr, old | value)                                                                                                      \
+    FXCU_ATOMIC(T, atomicXor, old ^ value)                                                                                                     \
+    static inline T atomicCAS(T *address, T expected, T value) {                                                                               \
+        return fxcu::atomic(address, [expected, value](T old) { return old == expected ? value : old; });                                      \
     }
 FXCU_ATOMICS(int)
 FXCU_ATOMICS(unsigned)

@@ -55,9 +55,8 @@ template <class... P> struct bound_kernel {
         return launch(std::move(desc));
     }
 };
-template <class... P>
-bound_kernel<P...> bind(void (*kernel)(P...), const char *name, const char *file, int line, dim3 grid, dim3 block, size_t dynamic_bytes,
-                        cudaStream_t stream) {
+template <class... P> bound_kernel<P...> bind(void (*kernel)(P...), const char *name, const char *file, int line, dim3 grid, dim3 block,
+                                              size_t dynamic_bytes, cudaStream_t stream) {
     return {{name, file, line, grid, block, dynamic_bytes, stream, reinterpret_cast<const void *>(kernel), {}, {}}, kernel};
 }
 
@@ -65,7 +64,7 @@ void *dynamic_shared();
 
 } // namespace fxcu
 
-#define FXCC_LAUNCH(kernel, grid, block, smem, stream, ...)                                                                                 \
+#define FXCC_LAUNCH(kernel, grid, block, smem, stream, ...)                                                                                    \
     (::fxcu::bind(kernel, #kernel, __FILE__, __LINE__, grid, block, smem, stream)(__VA_ARGS__))
 #define FXCC_DYN_SMEM(T, name) T *const name = static_cast<T *>(::fxcu::dynamic_shared())
 #endif

@@ -32,8 +32,8 @@ template <class To, class From> To saturate(From from) {
 }
 } // namespace fxcu
 
-#define FXCU_MINMAX(T)                                                                                                                      \
-    static inline T min(T a, T b) { return b < a ? b : a; }                                                                                 \
+#define FXCU_MINMAX(T)                                                                                                                         \
+    static inline T min(T a, T b) { return b < a ? b : a; }                                                                                    \
     static inline T max(T a, T b) { return a < b ? b : a; }
 FXCU_MINMAX(int)
 FXCU_MINMAX(unsigned)
@@ -85,14 +85,14 @@ static inline float __uint_as_float(unsigned x) { return fxcu::same_bits<float>(
 static inline long long __double_as_longlong(double x) { return fxcu::same_bits<long long>(x); }
 static inline double __longlong_as_double(long long x) { return fxcu::same_bits<double>(x); }
 
-#define FXCU_CONVERT(T, short_name)                                                                                                         \
-    static inline T __float2##short_name##_rz(float x) { return fxcu::saturate<T>(truncf(x)); }                                             \
-    static inline T __float2##short_name##_rn(float x) { return fxcu::saturate<T>(nearbyintf(x)); }                                         \
-    static inline T __float2##short_name##_rd(float x) { return fxcu::saturate<T>(floorf(x)); }                                             \
-    static inline T __float2##short_name##_ru(float x) { return fxcu::saturate<T>(ceilf(x)); }                                              \
-    static inline T __double2##short_name##_rz(double x) { return fxcu::saturate<T>(trunc(x)); }                                            \
-    static inline T __double2##short_name##_rn(double x) { return fxcu::saturate<T>(nearbyint(x)); }                                        \
-    static inline float __##short_name##2float_rn(T x) { return static_cast<float>(x); }                                                    \
+#define FXCU_CONVERT(T, short_name)                                                                                                            \
+    static inline T __float2##short_name##_rz(float x) { return fxcu::saturate<T>(truncf(x)); }                                                \
+    static inline T __float2##short_name##_rn(float x) { return fxcu::saturate<T>(nearbyintf(x)); }                                            \
+    static inline T __float2##short_name##_rd(float x) { return fxcu::saturate<T>(floorf(x)); }                                                \
+    static inline T __float2##short_name##_ru(float x) { return fxcu::saturate<T>(ceilf(x)); }                                                 \
+    static inline T __double2##short_name##_rz(double x) { return fxcu::saturate<T>(trunc(x)); }                                               \
+    static inline T __double2##short_name##_rn(double x) { return fxcu::saturate<T>(nearbyint(x)); }                                           \
+    static inline float __##short_name##2float_rn(T x) { return static_cast<float>(x); }                                                       \
     static inline double __##short_name##2double_rn(T x) { return static_cast<double>(x); }
 FXCU_CONVERT(int, int)
 FXCU_CONVERT(unsigned, uint)
