@@ -2,10 +2,10 @@
  * compiler takes both from tests/cuda_host/include, which also checks the arguments' types against the kernel's.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #ifdef __CUDACC__
-#define FXCC_LAUNCH(kernel, grid, block, smem, stream, ...)                                                                                    \
-    ((kernel) < < < (grid), (block), (smem), (stream) >>> (__VA_ARGS__), cudaPeekAtLastError())
-#define FXCC_DYN_SMEM(T, name)                                                                                                                 \
-    extern __shared__ __align__(16) unsigned char fxcc_dynamic_shared[];                                                                       \
+#define FXCC_LAUNCH(kernel, grid, block, smem, stream, ...)                                                                                 \
+    ((kernel)<<<(grid), (block), (smem), (stream)>>>(__VA_ARGS__), cudaPeekAtLastError())
+#define FXCC_DYN_SMEM(T, name)                                                                                                              \
+    extern __shared__ __align__(16) unsigned char fxcc_dynamic_shared[];                                                                    \
     T *const name = reinterpret_cast<T *>(fxcc_dynamic_shared)
 #elif !defined(FXCC_LAUNCH)
 #error "compile this file with nvcc (or, to check it on a host, against tests/cuda_host/include of fxcc)"
