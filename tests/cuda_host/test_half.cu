@@ -56,7 +56,32 @@ static __global__ void sum_bf16(const __nv_bfloat16 *x, float *sum, int n) {
     }
 }
 
+static __global__ void through_shared(const __half *in, __nv_bfloat16 *out) {
+    __shared__ __half turned[64];
+    __shared__ __nv_bfloat162 pairs[32];
+    FXCC_DYN_SMEM(__half2, more);
+    const int i = static_cast<int>(threadIdx.x);
+    turned[63 - i] = in[i];
+    if (i < 32) {
+        pairs[i] = __floats2bfloat162_rn(1.0f, 2.0f);
+        more[i] = __floats2half2_rn(3.0f, 4.0f);
+    }
+    __syncthreads();
+    out[i] = __float2bfloat16(__half2float(turned[i]) + __low2float(pairs[i / 2]) + __high2float(more[i / 2]));
+}
+
 static void test_kernels() {
+    std::vector<__half> steps(64);
+    for (size_t i = 0; i < 64; i++) {
+        steps[i] = __float2half(static_cast<float>(i));
+    }
+    buffer<__half> dsteps(steps);
+    buffer<__nv_bfloat16> dturned(64);
+    CHECK_CUDA(FXCC_LAUNCH(through_shared, 1, 64, 32 * sizeof(__half2), nullptr, dsteps.at, dturned.at));
+    const std::vector<__nv_bfloat16> turned = dturned.get();
+    for (size_t i = 0; i < 64; i++) {
+        CHECK(__bfloat162float(turned[i]) == static_cast<float>(63 - i) + 5.0f);
+    }
     const int pairs = 50;
     std::vector<__half2> x(pairs), y(pairs);
     for (size_t i = 0; i < pairs; i++) {
