@@ -127,6 +127,7 @@ void reset_launch();
 struct kernel_shared;
 kernel_shared *shared_of(const void *kernel);
 size_t shared_bytes(const kernel_shared *kernel);
+bool is_guard(const kernel_shared *kernel, const char *at); /* a compiler's mark beside the variables, no access of the source */
 uint64_t shared_moves(const kernel_shared *kernel);  /* changes when the variables lie elsewhere: another thread of the host runs the blocks */
 void poison_shared(kernel_shared *kernel, bool all); /* fills them with NaNs; all: those of every kernel, before its first block */
 void find_used_shared(kernel_shared *kernel);        /* after that block */

@@ -138,6 +138,9 @@ void check(const request &r) {
     }
     const range *buffer = find_range(r.at);
     if (buffer == nullptr) {
+        if (is_guard(regions_of, r.at)) {
+            return;
+        }
         for (const region &shared : regions) {
             if (r.at + nearby >= shared.at && r.at < shared.at + shared.bytes + nearby) {
                 fail(cudaErrorIllegalAddress, format("access to %zu bytes at byte %td of shared memory %s of %zu bytes%s", r.bytes,

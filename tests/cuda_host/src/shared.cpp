@@ -28,7 +28,7 @@ struct module {
     char *base, *thread_base; /* thread_base: of the thread that asked last */
     pthread_t thread;
     uint64_t moves; /* how often thread_base has changed */
-    std::vector<variable> variables;
+    std::vector<variable> variables, guards; /* guards: gcc's own marks that a variable of class type has been made */
     std::map<uintptr_t, std::string> functions; /* by offset */
     char *at(const variable &v) const { return (v.thread_local_ ? thread_base : base) + v.offset; }
 };
@@ -81,6 +81,8 @@ static void read_symbols(module *m, const char *file) {
             const int type = ELF64_ST_TYPE(s.st_info);
             if (type == STT_FUNC && s.st_shndx != SHN_UNDEF) {
                 m->functions.emplace(s.st_value, name);
+            } else if (strncmp(name, "_ZGVZ", 5) == 0 && type == STT_TLS) {
+                m->guards.push_back({s.st_value, s.st_size, name, true, false});
             } else if (strncmp(name, "_ZZ", 3) == 0 && s.st_shndx < header->e_shnum &&
                        (type == STT_TLS || (type == STT_OBJECT && strcmp(section_names + sections[s.st_shndx].sh_name, ".fxcu_shared") == 0))) {
                 m->variables.push_back({s.st_value, s.st_size, name, type == STT_TLS, false});
@@ -174,6 +176,11 @@ void each_shared(const kernel_shared *k, void (*f)(char *at, size_t bytes, const
             f(k->in->at(v), v.bytes, plain_name(v.symbol));
         }
     }
+}
+
+bool is_guard(const kernel_shared *k, const char *at) {
+    return k->in && std::any_of(k->in->guards.begin(), k->in->guards.end(),
+                                [&](const variable &v) { return at >= k->in->at(v) && at < k->in->at(v) + v.bytes; });
 }
 
 size_t shared_bytes(const kernel_shared *k) { return k->bytes; }
