@@ -10,3 +10,12 @@
 #elif !defined(FXCC_LAUNCH)
 #error "compile this file with nvcc (or, to check it on a host, against tests/cuda_host/include of fxcc)"
 #endif
+
+/* What functions of the kernels' texts begin with. A file that pastes a text and does not call one of its functions has no warning of it. */
+#define FXRT_DEVICE [[maybe_unused]] static __device__ __forceinline__
+#define FXRT_HOST [[maybe_unused]] static
+#ifdef __CUDACC__
+#define FXRT_UNROLL _Pragma("unroll")
+#else
+#define FXRT_UNROLL
+#endif

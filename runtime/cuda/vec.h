@@ -1,0 +1,14 @@
+/* vec.h: V neighbouring floats, read and written at once: 16 bytes where V is 4.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+template <int V> struct alignas(V * sizeof(float)) fxrt_cuda_vec {
+    float at[V];
+};
+
+template <int V> FXRT_DEVICE fxrt_cuda_vec<V> fxrt_cuda_load(const float *p) { return *reinterpret_cast<const fxrt_cuda_vec<V> *>(p); }
+template <int V> FXRT_DEVICE void fxrt_cuda_store(float *p, const fxrt_cuda_vec<V> &v) { *reinterpret_cast<fxrt_cuda_vec<V> *>(p) = v; }
+
+/* Whether the pointers can be read by 16 bytes; NULL, which nobody reads, can. */
+FXRT_HOST bool fxrt_cuda_aligned(const void *a, const void *b, const void *c = nullptr, const void *d = nullptr)
+{
+    return (reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) | reinterpret_cast<uintptr_t>(c) | reinterpret_cast<uintptr_t>(d)) % 16 == 0;
+}
