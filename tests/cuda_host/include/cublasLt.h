@@ -5,9 +5,16 @@
 #include "cublas_v2.h"
 
 typedef struct cublasLtContext *cublasLtHandle_t;
-typedef struct cublasLtMatmulDescOpaque_t *cublasLtMatmulDesc_t;
-typedef struct cublasLtMatrixLayoutOpaque_t *cublasLtMatrixLayout_t;
-typedef struct cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;
+/* Descriptions have their real sizes: they may also lie in the caller's memory (...Init), and need no end then. */
+typedef struct cublasLtMatmulDescOpaque_t {
+    uint64_t data[32];
+} cublasLtMatmulDescOpaque_t, *cublasLtMatmulDesc_t;
+typedef struct cublasLtMatrixLayoutOpaque_t {
+    uint64_t data[8];
+} cublasLtMatrixLayoutOpaque_t, *cublasLtMatrixLayout_t;
+typedef struct cublasLtMatmulPreferenceOpaque_t {
+    uint64_t data[8];
+} cublasLtMatmulPreferenceOpaque_t, *cublasLtMatmulPreference_t;
 typedef struct cublasLtMatmulAlgo_t {
     uint64_t data[8];
 } cublasLtMatmulAlgo_t;
@@ -58,14 +65,17 @@ typedef enum cublasLtMatmulPreferenceAttributes_t {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);
+cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t desc, cublasComputeType_t compute, cudaDataType_t scale);
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale);
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc);
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void *value,
                                               size_t bytes);
+cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld);
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld);
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout);
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const void *value,
                                                 size_t bytes);
+cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preference);
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference);
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference);
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,

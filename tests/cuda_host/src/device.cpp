@@ -6,7 +6,7 @@
 
 namespace fxcu {
 
-static const fxcu_device usual = {1, 9, 0, size_t(8) << 30, 0, 0, 0};
+static const fxcu_device usual = {1, 9, 0, size_t(8) << 30, 0, 0, 0, 0};
 fxcu_device device = usual;
 fxcu_counts counts;
 

@@ -39,6 +39,7 @@ typedef struct fxcu_device {
     int image_major;      /* lowest and ... */
     int image_minor;      /* ... compute capability that the program has code for; a lower device: cudaErrorNoKernelImageForDevice */
     long fail_allocation; /* the n-th allocation from now on fails; 0: none */
+    int lt_refuses;       /* cuBLASLt's heuristic has no answer for 1: epilogues but the default, 2: any product */
 } fxcu_device;
 fxcu_device fxcu_get_device(void);
 void fxcu_set_device(fxcu_device device);
