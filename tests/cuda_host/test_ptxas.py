@@ -81,6 +81,16 @@ class Compiling(unittest.TestCase):
         self.assertEqual(rows["gemm<16>"][3], str(4 * 16 * 16 * 4))  # the two halves of both tiles
         self.assertEqual(rows["sum_rows"][3], "128")
 
+    def test_runtime_does_not_spill(self):
+        kernels = {"test_rows.cu": ["fxrt_cuda_norm<true, false, fxrt_cuda_shape<4, 32, 32> >", "fxrt_cuda_softmax_columns<true>"],
+                   "test_pools.cu": ["fxrt_cuda_pool_windows<false, 4, fxrt_resize2d_desc>", "fxrt_cuda_upsample<fxrt_cuda_bilinear, 1>"]}
+        for source, names in kernels.items():
+            with self.subTest(source):
+                done = self.run_on("--arch", "sm_75,sm_120", str(HERE / source))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                for name in names:
+                    self.assertIn(f"| {name} | sm_75 |", done.stdout)
+
     def test_spills_are_seen(self):
         with tempfile.TemporaryDirectory() as folder:
             source = pathlib.Path(folder, "spills.cu")

@@ -11,6 +11,11 @@ __global__ void no_barrier(float *out) {
     tile[threadIdx.x] = 1.0f;
     out[threadIdx.x] = tile[threadIdx.x ^ 32];
 }
+__global__ void no_barrier_of_vectors(const float4 *in, float4 *out) {
+    __shared__ float4 tile[64];
+    tile[threadIdx.x] = in[threadIdx.x];
+    out[threadIdx.x] = tile[threadIdx.x ^ 32];
+}
 __global__ void overwrites(float *out) {
     __shared__ float tile[64];
     tile[threadIdx.x] = 1.0f;
@@ -58,6 +63,13 @@ __global__ void next_to_tile(float *out, int at) {
 }
 
 /* ---- right ---- */
+
+__global__ void vectors(const float4 *in, float4 *out) {
+    __shared__ float4 tile[64];
+    tile[threadIdx.x] = in[threadIdx.x];
+    __syncthreads();
+    out[threadIdx.x] = tile[threadIdx.x ^ 32];
+}
 
 __global__ void atomics(int *x) {
     __shared__ int sum;
@@ -125,6 +137,8 @@ static void test_wrong() {
            [] { return FXCC_LAUNCH(same_value, 1, 32, 0, nullptr, device<int>(16)); });
     expect("no barrier", {"kernel no_barrier", "of shared memory tile"},
            [] { return FXCC_LAUNCH(no_barrier, 1, 64, 0, nullptr, device<float>(64)); });
+    expect("no barrier, vectors", {"kernel no_barrier_of_vectors", "of shared memory tile"},
+           [] { return FXCC_LAUNCH(no_barrier_of_vectors, 1, 64, 0, nullptr, device<float4>(64), device<float4>(64)); });
     expect("overwrites", {"race: ", "of shared memory tile", "with no barrier between them"},
            [] { return FXCC_LAUNCH(overwrites, 1, 64, 0, nullptr, device<float>(64)); });
     expect("a shuffle is no barrier", {"race: reads 4 bytes at byte ", "of shared memory tile", "wrote with no barrier"},
@@ -149,6 +163,7 @@ static void test_wrong() {
 static void test_right() {
     CHECK_CUDA(FXCC_LAUNCH(atomics, 3, 64, 0, nullptr, device<int>(1)));
     CHECK_CUDA(FXCC_LAUNCH(in_warps, 1, 64, 0, nullptr, device<float>(64)));
+    CHECK_CUDA(FXCC_LAUNCH(vectors, 1, 64, 0, nullptr, device<float4>(64), device<float4>(64)));
     fxcu_reset();
 }
 #endif

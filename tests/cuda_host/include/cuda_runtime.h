@@ -15,6 +15,9 @@
 #endif
 #if __has_feature(thread_sanitizer)
 #define FXCU_RACES 1
+#if __clang_major__ < 15 /* copies structures by plain memcpy, where later ones call these */
+__asm__("memcpy = __tsan_memcpy\nmemmove = __tsan_memmove\nmemset = __tsan_memset");
+#endif
 #endif
 #endif
 #ifdef __SANITIZE_THREAD__
