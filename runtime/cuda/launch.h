@@ -16,6 +16,8 @@
 #define FXRT_HOST [[maybe_unused]] static
 #ifdef __CUDACC__
 #define FXRT_UNROLL _Pragma("unroll")
+#define FXRT_ROLLED _Pragma("unroll 1")
 #else
 #define FXRT_UNROLL
+#define FXRT_ROLLED
 #endif

@@ -12,3 +12,6 @@ FXRT_HOST bool fxrt_cuda_aligned(const void *a, const void *b, const void *c = n
 {
     return (reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) | reinterpret_cast<uintptr_t>(c) | reinterpret_cast<uintptr_t>(d)) % 16 == 0;
 }
+
+/* Whether places that lie so far apart, in elements, are as aligned as the first one. */
+template <class... Strides> FXRT_HOST bool fxrt_cuda_fours(Strides... strides) { return (... && (strides % 4 == 0)); }

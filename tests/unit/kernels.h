@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fxcc/runtime.h"
+#include "tests/unit/random.h"
 #include "tests/unit/unit.h"
 
 typedef void conv_fn(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws);
@@ -80,19 +81,6 @@ static inline bool variant_runs_here(const variant *v)
     return true;
 }
 
-/* ---- random numbers ------------------------------------------------------------------------------------------- */
-
-static uint64_t random_state = 88172645463325252u;
-static inline uint32_t random_u32(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 16);
-}
-static inline int random_int(int lo, int hi) { return lo + (int)(random_u32() % (uint32_t)(hi - lo + 1)); }
-static inline float random_float(void) { return (float)random_u32() * 0x1p-31f - 1.0f; }
-
 /* ---- buffers between forbidden pages: a byte read or written past an end kills the test --------------------------- */
 
 typedef struct guarded {
@@ -134,34 +122,6 @@ static inline guarded guarded_nan(size_t n)
     for (size_t i = 0; i < n; i++)
         g.p[i] = NAN;
     return g;
-}
-
-/* ---- activations in double --------------------------------------------------------------------------------------- */
-
-static inline double act_ref(int act, double x, double a, double b)
-{
-    switch (act) {
-    case FXRT_ACT_RELU: return x < 0 ? 0 : x;
-    case FXRT_ACT_CLAMP: return x < a ? a : x > b ? b : x;
-    case FXRT_ACT_LEAKY_RELU: return x > 0 ? x : a * x;
-    case FXRT_ACT_ELU: return x > 0 ? b * x : b * a * expm1(x);
-    case FXRT_ACT_SIGMOID: return 1 / (1 + exp(-x));
-    case FXRT_ACT_TANH: return tanh(x);
-    case FXRT_ACT_SILU: return x / (1 + exp(-x));
-    case FXRT_ACT_HARDSWISH: return x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6;
-    case FXRT_ACT_HARDSIGMOID: return (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6;
-    case FXRT_ACT_GELU: return x * (1 + erf(x / sqrt(2.0))) / 2;
-    case FXRT_ACT_GELU_TANH: return x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))) / 2;
-    case FXRT_ACT_SOFTPLUS: return a * x > b ? x : log1p(exp(a * x)) / a;
-    case FXRT_ACT_MISH: return x * tanh(log1p(exp(x)));
-    default: return x;
-    }
-}
-static inline void random_act(int32_t *act, float *a, float *b)
-{
-    *act = random_int(0, 2) ? random_int(0, FXRT_ACT_COUNT - 1) : FXRT_ACT_NONE;
-    *a = *act == FXRT_ACT_CLAMP ? -0.5f : *act == FXRT_ACT_SOFTPLUS ? 1.5f : 0.3f;
-    *b = *act == FXRT_ACT_CLAMP ? 0.75f : *act == FXRT_ACT_SOFTPLUS ? 2.0f : 1.25f;
 }
 
 /* An expected output: values where written[i], all other elements must keep the NaN they started with. */

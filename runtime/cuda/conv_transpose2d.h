@@ -1,0 +1,11 @@
+/* conv_transpose2d.h: transposed convolution. Follows conv_tile.h.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * Each output gathers from the inputs that reach it, so nothing is added twice and no order matters. Outputs that lie a stride apart are
+ * reached by the same taps: a phase is a convolution of its own, with the taps it has, and the grid's z counts groups and phases (65,535 at
+ * most). w[groups*oc][kh][kw][ic], b and r as in conv2d.h: PyTorch's weight [groups*ic][oc][kh][kw] with its channels exchanged. */
+FXRT_HOST cudaError_t fxrt_cuda_conv_transpose2d(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r,
+                                                 float *y, cudaStream_t stream)
+{
+    return fxrt_cuda_conv_choose<true>(d, x, w, b, r, y, stream);
+}

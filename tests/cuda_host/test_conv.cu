@@ -1,0 +1,332 @@
+/* Convolutions of runtime/cuda against loops in double, over the random descriptors of the CPU kernels' test: both tiles, aligned and not,
+ * residuals in place, all activations; each barrier taken away in turn.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "check.h"
+
+#include "../unit/conv_cases.h"
+
+#ifdef FXCU_HOST
+/* Barriers of the kernels below by their lines: those met, and the one that is missing. */
+static bool barriers_met[1200];
+static int missing_barrier;
+__attribute__((no_sanitize("thread"))) static void barrier(const char *file, int line) {
+    barriers_met[line] = true;
+    if (line != missing_barrier) {
+        __syncthreads(file, line);
+    }
+}
+#define __syncthreads() barrier(__FILE__, __LINE__)
+#endif
+#include "../../runtime/cuda/vec.h"
+
+#include "../../runtime/cuda/act.h"
+#include "../../runtime/cuda/conv_tile.h"
+#include "../../runtime/cuda/conv2d.h"
+#include "../../runtime/cuda/conv2d_dw.h"
+#include "../../runtime/cuda/conv_transpose2d.h"
+#ifdef FXCU_HOST
+#undef __syncthreads
+#endif
+
+typedef cudaError_t conv_fn(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
+                            cudaStream_t stream);
+
+struct conv_case {
+    fxrt_conv2d_desc d;
+    conv_kind kind;
+    bool bias, residual, in_place;
+    int shift; /* elements by which x and y begin past an aligned place */
+};
+static int cases, by_fours; /* run, and of these whose x and w allow 16 bytes */
+
+static std::vector<float> random_floats(size_t n, float scale) {
+    std::vector<float> v(n);
+    for (float &f : v) {
+        f = scale * random_float();
+    }
+    return v;
+}
+
+/* NaN in the gaps: nothing outside the tensor may find its way into a result. */
+static std::vector<float> random_image(int n, int h, int w, int c, int s_n, int s_h, int s_w, size_t size) {
+    std::vector<float> v(size, NAN);
+    for (int at = 0; at < n * h * w * c; at++) {
+        const int pixel = at / c, row = pixel / w;
+        v[static_cast<size_t>(row / h * s_n + row % h * s_h + pixel % w * s_w + at % c)] = random_float();
+    }
+    return v;
+}
+
+/* From PyTorch's order, which conv_reference reads, to the kernels'. */
+static std::vector<float> unpacked(const conv_case &c, const std::vector<float> &w) {
+    const fxrt_conv2d_desc &d = c.d;
+    const int taps = d.kh * d.kw;
+    std::vector<float> to(w.size());
+    for (int g = 0; g < d.groups; g++) {
+        for (int o = 0; o < d.oc; o++) {
+            for (int i = 0; i < d.ic; i++) {
+                for (int tap = 0; tap < taps; tap++) {
+                    const int from = c.kind == TRANSPOSED ? ((g * d.ic + i) * d.oc + o) * taps + tap : ((g * d.oc + o) * d.ic + i) * taps + tap;
+                    const int at = c.kind == DEPTHWISE ? tap * d.groups + g : ((g * d.oc + o) * taps + tap) * d.ic + i;
+                    to[static_cast<size_t>(at)] = w[static_cast<size_t>(from)];
+                }
+            }
+        }
+    }
+    return to;
+}
+
+struct wanted {
+    std::vector<double> value;
+    std::vector<bool> written;
+};
+static void set_wanted(void *to, size_t at, double value) {
+    wanted *w = static_cast<wanted *>(to);
+    w->value.at(at) = value;
+    w->written.at(at) = true;
+}
+
+/* Whether y is what it should be, and nothing outside the result was written; says what is not. */
+static bool right(const conv_case &c, const wanted &want, const std::vector<float> &y, bool tell) {
+    for (size_t i = 0; i < want.value.size(); i++) {
+        const double got = static_cast<double>(y[static_cast<size_t>(c.shift) + i]), expected = want.written[i] ? want.value[i] : NAN;
+        if (!(isnan(expected) ? isnan(got) : got == expected || fabs(got - expected) <= 2e-5 * fmax(1.0, fabs(expected)))) {
+            const fxrt_conv2d_desc &d = c.d;
+            if (tell) {
+                fprintf(stderr,
+                        "kind %d n%d %dx%dx%d -> %dx%dx%d groups %d k %dx%d s %d,%d p %d,%d d %d,%d act %d b%d r%d%s shift %d: "
+                        "element %zu: expected %.9g, got %.9g\n",
+                        c.kind, d.n, d.ih, d.iw, d.ic, d.oh, d.ow, d.oc, d.groups, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.dh, d.dw, d.act,
+                        c.bias, c.residual, c.in_place ? " in place" : "", c.shift, i, expected, got);
+            }
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool run(conv_fn *f, conv_case c, bool tell = true) {
+    fxrt_conv2d_desc &d = c.d;
+    const int xc = d.groups * d.ic, yc = d.groups * d.oc;
+    size_t x_size, y_size, r_size;
+    do { /* half of the aligned cases need strides that are, too */
+        x_size = random_strides(d.n, d.ih, d.iw, xc, &d.xs_n, &d.xs_h, &d.xs_w);
+        y_size = random_strides(d.n, d.oh, d.ow, yc, &d.ys_n, &d.ys_h, &d.ys_w);
+        r_size = random_strides(d.n, d.oh, d.ow, yc, &d.rs_n, &d.rs_h, &d.rs_w);
+    } while (xc % 4 == 0 && random_int(0, 1) && (d.xs_n | d.xs_h | d.xs_w | d.ys_n | d.ys_h | d.ys_w) % 4 != 0);
+    if (c.in_place) {
+        d.rs_n = d.ys_n;
+        d.rs_h = d.ys_h;
+        d.rs_w = d.ys_w;
+        r_size = y_size;
+    }
+    const size_t shift = static_cast<size_t>(c.shift);
+    const std::vector<float> x = random_image(d.n, d.ih, d.iw, xc, d.xs_n, d.xs_h, d.xs_w, x_size);
+    const std::vector<float> r = random_image(d.n, d.oh, d.ow, yc, d.rs_n, d.rs_h, d.rs_w, r_size);
+    const std::vector<float> b = random_floats(static_cast<size_t>(yc), 1.0f);
+    const float scale = 2.0f / sqrtf(static_cast<float>(d.ic * d.kh * d.kw)); /* results of about 1: the rounding of long sums stays small */
+    const std::vector<float> w = random_floats(static_cast<size_t>(yc * d.ic * d.kh * d.kw), scale);
+    wanted want = {std::vector<double>(y_size), std::vector<bool>(y_size)};
+    conv_reference(&d, c.kind == TRANSPOSED, x.data(), w.data(), c.bias ? b.data() : nullptr, c.residual ? r.data() : nullptr, set_wanted, &want);
+
+    std::vector<float> x_shifted(shift, NAN), y_shifted(shift, NAN);
+    x_shifted.insert(x_shifted.end(), x.begin(), x.end());
+    if (c.in_place) {
+        y_shifted.insert(y_shifted.end(), r.begin(), r.end());
+    } else {
+        y_shifted.resize(shift + y_size, NAN);
+    }
+    buffer<float> dx(x_shifted), dw(unpacked(c, w)), db(b), dr(r), dy(y_shifted);
+    float *const y = dy.at + shift;
+    by_fours += fxrt_cuda_aligned(dx.at + shift, nullptr) && fxrt_cuda_fours(c.kind == DEPTHWISE ? d.groups : d.ic, d.xs_n, d.xs_h, d.xs_w);
+    cases++;
+    const float *add = !c.residual ? nullptr : c.in_place ? y : dr.at;
+    if (f(&d, dx.at + shift, dw.at, c.bias ? db.at : nullptr, add, y, nullptr) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
+        return false;
+    }
+    return right(c, want, dy.get(), tell);
+}
+
+static conv_case random_case(conv_kind kind) {
+    conv_case c = {random_desc(kind), kind, random_int(0, 2) > 0, random_int(0, 1) != 0, false, random_int(0, 3) ? 0 : 1};
+    if (random_int(0, 1)) { /* as networks have: whole fours */
+        c.d.ic = kind == DEPTHWISE ? 1 : (c.d.ic + 3) / 4 * 4;
+        c.d.oc = kind == DEPTHWISE ? 1 : (c.d.oc + 3) / 4 * 4;
+        c.d.groups = kind == DEPTHWISE ? (c.d.groups + 3) / 4 * 4 : c.d.groups;
+    }
+    c.in_place = c.residual && random_int(0, 1);
+    return c;
+}
+
+template <class Tile, bool Transposed>
+static cudaError_t with_tile(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
+                             cudaStream_t stream) {
+    return fxrt_cuda_conv_launch<Tile, Transposed>(d, x, w, b, r, y, stream);
+}
+
+static void test_random(const char *name, conv_kind kind, std::initializer_list<conv_fn *> functions, int count) {
+    cases = by_fours = 0;
+    each_schedule(name, [=] {
+        for (int i = 0; i < count; i++) {
+            const conv_case c = random_case(kind);
+            for (conv_fn *f : functions) {
+                CHECK(run(f, c));
+            }
+        }
+    });
+    CHECK(by_fours > cases / 8 && by_fours < cases - cases / 8);
+}
+
+static fxrt_conv2d_desc square(int size, int ic, int oc, int k, int pad) {
+    fxrt_conv2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.n = d.groups = d.sh = d.sw = d.dh = d.dw = 1;
+    d.ih = d.iw = size;
+    d.ic = ic;
+    d.oc = oc;
+    d.kh = d.kw = k;
+    d.ph = d.pw = pad;
+    d.oh = d.ow = size + 2 * pad - k + 1;
+    return d;
+}
+
+/* Each activation by itself, at full and at partial width, by both kinds of kernels; parameters as the CPU kernels' test has them. */
+static void test_activations() {
+    for (int act = 0; act < FXRT_ACT_COUNT; act++) {
+        for (int oc = 13; oc <= 64; oc += 51) {
+            fxrt_conv2d_desc d = square(5, 6, oc, 1, 0);
+            d.act = act;
+            d.act_a = act == FXRT_ACT_CLAMP ? -0.5f : 0.7f;
+            d.act_b = 0.5f;
+            CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, false, false, 0}));
+            d.groups = oc;
+            d.ic = d.oc = 1;
+            CHECK(run(fxrt_cuda_conv2d_dw, {d, DEPTHWISE, true, true, false, 0}));
+        }
+    }
+}
+
+/* A NaN comes out of every activation as a NaN: a fused tail hides no error. */
+static void test_nan() {
+    const std::vector<float> x(4, NAN), w(4, 1.0f);
+    buffer<float> dx(x), dw(w), dy(4);
+    for (int act = 0; act < FXRT_ACT_COUNT; act++) {
+        fxrt_conv2d_desc d = square(1, 1, 4, 1, 0);
+        d.xs_n = d.xs_h = d.xs_w = 1;
+        d.ys_n = d.ys_h = d.ys_w = 4;
+        d.act = act;
+        d.act_a = 1.0f;
+        d.act_b = 2.0f;
+        dy.put(std::vector<float>(4, 0.0f));
+        CHECK_CUDA(fxrt_cuda_conv2d(&d, dx.at, dw.at, nullptr, nullptr, dy.at, nullptr));
+        for (float y : dy.get()) {
+            CHECK(isnan(y));
+        }
+    }
+}
+
+/* More than a tile in each direction, and the depth of networks: several images in a tile, a stem of three channels, a group's slice. */
+static void test_blocks() {
+    fxrt_conv2d_desc d = square(12, 20, 70, 3, 1);
+    d.n = 2;
+    d.act = FXRT_ACT_RELU;
+    CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, true, true, 0}));
+    CHECK(run(with_tile<fxrt_cuda_conv_large, false>, {d, CONV, true, true, true, 0}));
+    d = square(23, 3, 16, 7, 3);
+    d.sh = d.sw = 2;
+    d.oh = d.ow = 12;
+    d.act = FXRT_ACT_SILU;
+    CHECK(run(with_tile<fxrt_cuda_conv_large, false>, {d, CONV, true, false, false, 0}));
+    d = square(6, 4, 4, 3, 1);
+    d.groups = 8;
+    CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, false, false, 0}));
+    d = square(5, 1, 1, 7, 3);
+    d.groups = 300;
+    CHECK(run(fxrt_cuda_conv2d_dw, {d, DEPTHWISE, true, false, false, 0}));
+}
+
+/* Large tiles are taken where there are many, small ones elsewhere; what nothing can make is refused, nothing at all is made at once. */
+static void test_choice() {
+    fxrt_conv2d_desc d = square(181, 1, 1, 1, 0);
+    CHECK(181 * 181 > 128 * (FXRT_CUDA_CONV_ENOUGH - 1));
+#ifdef FXCU_HOST
+    const uint64_t before = fxcu_get_counts().blocks;
+#endif
+    CHECK(run(fxrt_cuda_conv2d, {d, CONV, false, false, false, 0}));
+#ifdef FXCU_HOST
+    CHECK(fxcu_get_counts().blocks - before == 256);
+#endif
+    buffer<float> nothing(4);
+    d.ic = 0;
+    CHECK_CUDA(cudaGetLastError());
+    CHECK(fxrt_cuda_conv2d(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr) == cudaErrorInvalidValue);
+    d.ic = 1;
+    d.n = 1 << 17; /* more pixels than an int counts */
+    CHECK(fxrt_cuda_conv2d(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr) == cudaErrorInvalidValue);
+    CHECK(fxrt_cuda_conv2d_dw(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr) == cudaErrorInvalidValue);
+    d.n = 1;
+    d.oc = 2; /* not a channel by itself */
+    CHECK(fxrt_cuda_conv2d_dw(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr) == cudaErrorInvalidValue);
+    d.oc = 1;
+    d.n = 0;
+    CHECK_CUDA(fxrt_cuda_conv2d(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr));
+    CHECK_CUDA(fxrt_cuda_conv_transpose2d(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr));
+    CHECK_CUDA(fxrt_cuda_conv2d_dw(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr));
+}
+
+#ifdef FXCU_HOST
+template <class Tile> static bool barriers_right() {
+    const uint64_t numbers_from = random_state;
+    const bool good = run(with_tile<Tile, false>, {square(9, 12, 20, 3, 1), CONV, true, false, false, 0}, false);
+    random_state = numbers_from; /* the same for every schedule */
+    return good;
+}
+
+template <class Tile> static void test_missing(const char *name) {
+    memset(barriers_met, 0, sizeof barriers_met);
+    CHECK(barriers_right<Tile>());
+    std::vector<int> lines;
+    for (int line = 0; line < static_cast<int>(sizeof barriers_met); line++) {
+        if (barriers_met[line]) {
+            lines.push_back(line);
+        }
+    }
+    CHECK(lines.size() == 3); /* the table of pixels, the first buffer, the next ones */
+    for (int line : lines) {
+        missing_barrier = line;
+        const int failed = schedules_that_fail(barriers_right<Tile>);
+        fxcu_quiet(1);
+        fxcu_set_schedule(FXCU_EACH, 1);
+        CHECK(!barriers_right<Tile>());
+        printf("%s tile without the barrier of line %d: caught by %d of %d schedules; %s\n", name, line, failed, FXCU_SCHEDULES, fxcu_message());
+        CHECK(failed > 0 && (strstr(fxcu_message(), "race") || strstr(fxcu_message(), "which no thread of this block has written")));
+        fxcu_quiet(0);
+        fxcu_reset();
+        fxcu_set_schedule(FXCU_FORWARD, 1);
+        missing_barrier = 0;
+    }
+}
+#endif
+
+/* Races show under any schedule, and looking for them is slow. */
+#ifdef FXCU_RACES
+enum { SOME = 4 };
+#else
+enum { SOME = 12 };
+#endif
+
+int main() {
+    test_random("conv2d", CONV, {fxrt_cuda_conv2d, with_tile<fxrt_cuda_conv_large, false>}, SOME);
+    test_random("conv_transpose2d", TRANSPOSED, {fxrt_cuda_conv_transpose2d, with_tile<fxrt_cuda_conv_large, true>}, SOME);
+    test_random("conv2d_dw", DEPTHWISE, {fxrt_cuda_conv2d_dw}, 3 * SOME);
+    each_schedule("activations", test_activations);
+    each_schedule("blocks", test_blocks);
+    test_nan();
+    test_choice();
+#ifdef FXCU_HOST
+    fxcu_reset();
+    test_missing<fxrt_cuda_conv_small>("small");
+    test_missing<fxrt_cuda_conv_large>("large");
+#endif
+    return 0;
+}
