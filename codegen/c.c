@@ -85,6 +85,10 @@ static fx_status choose_prefix(fx_emit *e)
     return FX_OK;
 }
 
+static const char *const no_names[] = {NULL};
+const fx_spelling fx_spell_c = {.restrict_word = "restrict ", .weights = "", .context = "const ", .stream = "", .stream_argument = "",
+                                .functions = no_names, .macros = no_names, .locals = no_names};
+
 /* All names at file scope that are not those of steps; what starts with the prefix in capitals is a macro or could become one. */
 static void take_own_names(fx_emit *e)
 {
@@ -96,6 +100,12 @@ static void take_own_names(fx_emit *e)
     static const char *const of_state[] = {"state_t", "state_init"};
     for (size_t i = 0; e->p->n_states && i < sizeof of_state / sizeof of_state[0]; i++)
         fx_names_take(&e->names, fx_arena_printf(e->arena, "%s_%s", e->prefix, of_state[i]));
+    for (size_t i = 0; e->say->functions[i]; i++)
+        fx_names_take(&e->names, fx_arena_printf(e->arena, "%s_%s", e->prefix, e->say->functions[i]));
+    for (size_t i = 0; e->say->macros[i]; i++)
+        fx_names_take(&e->names, fx_arena_printf(e->arena, "%s_%s", e->PREFIX, e->say->macros[i]));
+    for (size_t i = 0; e->say->locals[i]; i++)
+        fx_names_take(&e->names, e->say->locals[i]);
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         fx_names_take(&e->names, fx_arena_printf(e->arena, "%s_%s", e->prefix, own[i]));
     for (size_t i = 0; i < sizeof macros / sizeof macros[0]; i++)
@@ -150,7 +160,7 @@ static void choose_names(fx_emit *e)
             e->bufs[i] = fx_names_make(&run, p->bufs[i].name, FX_IDENT_MAX, "buf");
 }
 
-static fx_status emit(fx_emit *e)
+fx_status fx_emit_prepare(fx_emit *e)
 {
     enum { AUTO_LIMIT = 1 << 20 };
     FX_TRY(choose_prefix(e));
@@ -162,10 +172,15 @@ static fx_status emit(fx_emit *e)
                  : e->weights_size <= AUTO_LIMIT + 64 ? FX_WEIGHTS_C : FX_WEIGHTS_BIN;
     FX_TRY(fx_c_scan_sizes(e));
     e->deriving = true;
-    FX_TRY(fx_c_scan(e));
+    FX_TRY(e->say->gpu ? fx_cuda_scan(e) : fx_c_scan(e));
     e->deriving = false;
-    e->stack_size = fx_c_stack(e);
+    return FX_OK;
+}
 
+static fx_status emit(fx_emit *e)
+{
+    FX_TRY(fx_emit_prepare(e));
+    e->stack_size = fx_c_stack(e);
     FX_TRY(fx_c_header(e));
     FX_TRY(fx_c_source(e));
     FX_TRY(fx_c_weights(e));
@@ -177,7 +192,7 @@ static fx_status emit(fx_emit *e)
 
 fx_status fx_emit_c(fx_program *p, const fx_emit_options *opt, size_t *n_files, fx_file **files)
 {
-    fx_emit e = {.p = p, .opt = opt, .ctx = p->ctx, .arena = p->arena, .local = fx_arena_create(p->ctx)};
+    fx_emit e = {.p = p, .opt = opt, .say = &fx_spell_c, .ctx = p->ctx, .arena = p->arena, .local = fx_arena_create(p->ctx)};
     fx_status status = emit(&e);
     fx_arena_free(e.local);
     *n_files = e.n_files;

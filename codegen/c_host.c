@@ -27,7 +27,7 @@ static void put_ios(fx_emit *e, fx_text *t, const char *what, const fx_io *io, s
     }
 }
 
-static void put_io_macros(fx_emit *e, fx_text *t, const char *what, const fx_io *io, size_t n)
+static void put_macros(fx_emit *e, fx_text *t, const char *what, const fx_io *io, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         fx_dim numel = fx_dim_of(1);
@@ -48,6 +48,13 @@ static void put_io_macros(fx_emit *e, fx_text *t, const char *what, const fx_io 
     }
 }
 
+void fx_c_put_io_macros(fx_emit *e, fx_text *t)
+{
+    fx_printf(t, "#define %s_INPUTS %zu\n#define %s_OUTPUTS %zu\n", e->PREFIX, e->p->n_inputs, e->PREFIX, e->p->n_outputs);
+    put_macros(e, t, "IN", e->p->inputs, e->p->n_inputs);
+    put_macros(e, t, "OUT", e->p->outputs, e->p->n_outputs);
+}
+
 /* ", const net_dims *dims" in the heads of functions that depend on sizes. */
 static const char *dims_param(const fx_emit *e)
 {
@@ -55,12 +62,12 @@ static const char *dims_param(const fx_emit *e)
 }
 
 /* "int net_run(const net_context *ctx, const float *x, float *output)" on as few lines as it fits. */
-static void put_run_head(fx_emit *e, fx_text *t)
+void fx_c_run_head(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
     fx_text line;
     fx_text_init(&line, e->arena);
-    fx_printf(&line, "int %s_run(const %s_context *ctx%s", e->prefix, e->prefix, dims_param(e));
+    fx_printf(&line, "int %s_run(%s%s_context *ctx%s", e->prefix, e->say->context, e->prefix, dims_param(e));
     size_t size = line.size;
     for (size_t i = 0; i < p->n_inputs + p->n_outputs; i++) {
         bool in = i < p->n_inputs;
@@ -71,13 +78,13 @@ static void put_run_head(fx_emit *e, fx_text *t)
         fx_printf(&line, ",%s%s", wrap ? "\n        " : " ", one);
         size = (wrap ? 8 : size + 2) + strlen(one);
     }
-    fx_printf(t, "%s)", line.data);
+    fx_printf(t, "%s%s)", line.data, e->say->stream);
 }
 
-static void put_run_v_head(fx_emit *e, fx_text *t)
+void fx_c_run_v_head(fx_emit *e, fx_text *t)
 {
-    fx_printf(t, "int %s_run_v(const %s_context *ctx%s, %svoid *const *inputs, void *const *outputs)", e->prefix, e->prefix, dims_param(e),
-              fx_c_changes_inputs(e) ? "" : "const ");
+    fx_printf(t, "int %s_run_v(%s%s_context *ctx%s, %svoid *const *inputs, void *const *outputs%s)", e->prefix, e->say->context, e->prefix, dims_param(e),
+              fx_c_changes_inputs(e) ? "" : "const ", e->say->stream);
 }
 
 static void put_init_head(fx_emit *e, fx_text *t)
@@ -148,14 +155,10 @@ static void put_usage(fx_emit *e, fx_text *t)
     fx_printf(t, " *   if (status != %s_OK)\n *       puts(%s_status_string(status));\n", P, p);
 }
 
-fx_status fx_c_header(fx_emit *e)
+void fx_c_put_title(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
-    const char *n = e->prefix, *N = e->PREFIX;
-    fx_text text, *t = &text;
-    fx_text_init(t, e->arena);
-
-    fx_printf(t, "/* %s.h: ", n);
+    fx_printf(t, "/* %s.h: ", e->prefix);
     fx_put_comment(t, p->name, 120);
     if (p->file) {
         fx_puts(t, ", from ");
@@ -167,6 +170,25 @@ fx_status fx_c_header(fx_emit *e)
     put_ios(e, t, "input ", p->inputs, p->n_inputs, e->inputs);
     put_ios(e, t, "output", p->outputs, p->n_outputs, e->outputs);
     put_ios(e, t, "state ", p->states, p->n_states, e->states);
+}
+
+void fx_c_put_reasons(fx_emit *e, fx_text *t)
+{
+    for (size_t i = 0; i < e->n_reasons; i++) {
+        fx_printf(t, "    %s = %zu%s /* ", e->reasons[i].name, FX_FIRST_REASON + i, i + 1 < e->n_reasons ? "," : "");
+        fx_put_comment(t, e->reasons[i].text, 200);
+        fx_puts(t, " */\n");
+    }
+}
+
+fx_status fx_c_header(fx_emit *e)
+{
+    const fx_program *p = e->p;
+    const char *n = e->prefix, *N = e->PREFIX;
+    fx_text text, *t = &text;
+    fx_text_init(t, e->arena);
+
+    fx_c_put_title(e, t);
     fx_puts(t, " * Tensors are dense and row-major, in torch's order of dimensions. They must not overlap each other or the arena.\n");
     put_usage(e, t);
     if (p->n_states)
@@ -188,9 +210,7 @@ fx_status fx_c_header(fx_emit *e)
         fx_printf(t, "#define %s_STATE_SIZE %llu\n#define %s_STATES %zu\n", N, (unsigned long long)p->state_size, N, p->n_states);
     fx_printf(t, "#define %s_STACK_SIZE %llu /* the most stack %s_run takes, the C library's functions aside */\n", N,
               (unsigned long long)e->stack_size, n);
-    fx_printf(t, "#define %s_INPUTS %zu\n#define %s_OUTPUTS %zu\n", N, p->n_inputs, N, p->n_outputs);
-    put_io_macros(e, t, "IN", p->inputs, p->n_inputs);
-    put_io_macros(e, t, "OUT", p->outputs, p->n_outputs);
+    fx_c_put_io_macros(e, t);
     fx_puts(t, "\n");
 
     fx_puts(t, "/* Before a definition: aligned as the arena and the weights must be. */\n");
@@ -202,11 +222,7 @@ fx_status fx_c_header(fx_emit *e)
     fx_puts(t, "/* What the functions return. */\nenum {\n");
     for (int i = 0; i < N_STATUSES; i++)
         fx_printf(t, "    %s_%s = %d%s /* %s */\n", N, statuses[i].name, i, i + 1 < N_STATUSES || e->n_reasons ? "," : "", status_text(e, i));
-    for (size_t i = 0; i < e->n_reasons; i++) {
-        fx_printf(t, "    %s = %zu%s /* ", e->reasons[i].name, FX_FIRST_REASON + i, i + 1 < e->n_reasons ? "," : "");
-        fx_put_comment(t, e->reasons[i].text, 200);
-        fx_puts(t, " */\n");
-    }
+    fx_c_put_reasons(e, t);
     fx_puts(t, "};\n\n");
 
     if (p->n_symbols)
@@ -222,10 +238,10 @@ fx_status fx_c_header(fx_emit *e)
         fx_printf(t, "/* Gives the context's state the values it begins with. Before the first run, and to start afresh. */\n"
                      "int %s_state_init(const %s_context *ctx);\n\n", n, n);
     fx_puts(t, fx_c_changes_inputs(e) ? "/* Computes the outputs, and new values of the inputs that are no pointers to const. */\n" : "/* Computes the outputs. */\n");
-    put_run_head(e, t);
+    fx_c_run_head(e, t);
     fx_puts(t, ";\n\n");
     fx_printf(t, "/* The same with arrays of pointers: %s_INPUTS inputs, %s_OUTPUTS outputs. */\n", N, N);
-    put_run_v_head(e, t);
+    fx_c_run_v_head(e, t);
     fx_puts(t, ";\n\n");
     fx_printf(t, "/* What a status means. Never NULL. */\nconst char *%s_status_string(int status);\n", n);
     fx_c_weights_struct(e, t);
@@ -293,7 +309,7 @@ static void put_prologue(fx_emit *e, fx_text *t)
 }
 
 /* A model may well ask whether an unsigned number is below zero, or equals itself. */
-static void put_silence(fx_emit *e, fx_text *t)
+void fx_c_put_silence(fx_emit *e, fx_text *t)
 {
     if (!e->int_compares)
         return;
@@ -359,13 +375,13 @@ static size_t align_of(fx_dtype dtype)
 }
 
 /* The checks of pointers: all NULL tests in one condition, alignments grouped by type size. */
-static void put_run_checks(fx_emit *e, fx_text *t)
+static void put_run_checks(fx_emit *e, fx_text *t, const char *missing)
 {
     const fx_program *p = e->p;
     size_t total = p->n_inputs + p->n_outputs;
-    fx_printf(t, "    if (!ctx || !ctx->weights || !ctx->arena%s%s", e->p->n_states ? " || !ctx->state" : "", e->p->n_symbols ? " || !dims" : "");
+    fx_printf(t, "    if (%s%s", missing, e->p->n_symbols ? " || !dims" : "");
     for (size_t i = 0; i < total; i++)
-        fx_printf(t, "%s!%s", i % 8 == 0 ? " ||\n        " : " || ", i < p->n_inputs ? e->inputs[i] : e->outputs[i - p->n_inputs]);
+        fx_printf(t, "%s!%s", i % 8 == 0 && (i || !e->say->gpu) ? " ||\n        " : " || ", i < p->n_inputs ? e->inputs[i] : e->outputs[i - p->n_inputs]);
     fx_printf(t, ")\n        return %s_ERR_NULL;\n", e->PREFIX);
     for (size_t align = 2; align <= 16; align *= 2) {
         size_t n = 0;
@@ -390,6 +406,7 @@ static void put_run_sizes(fx_emit *e, fx_text *t, const bool *used)
     bool checks = false;
     for (size_t i = 0; i < p->n_steps; i++)
         checks |= e->facts[i].checks > 0;
+    checks &= !e->say->gpu; /* where kernels report elsewhere, and later */
     if (!p->n_symbols) {
         if (checks)
             fx_puts(t, "    int status;\n");
@@ -412,13 +429,13 @@ static void mark_used(fx_emit *e, bool *used, bool *weights)
 }
 
 /* An output that is not written by steps under its own name: an input, weight or other output returned as it is. */
-static bool needs_copy(const fx_program *p, size_t i)
+bool fx_c_needs_copy(const fx_program *p, size_t output)
 {
-    const fx_buf *b = &p->bufs[p->outputs[i].buf];
-    return b->kind != FX_BUF_OUTPUT || b->io != (int)i;
+    const fx_buf *b = &p->bufs[p->outputs[output].buf];
+    return b->kind != FX_BUF_OUTPUT || b->io != (int)output;
 }
 
-static void put_run(fx_emit *e, fx_text *t)
+void fx_c_run_begin(fx_emit *e, fx_text *t, const char *missing)
 {
     const fx_program *p = e->p;
     const char *n = e->prefix;
@@ -428,16 +445,16 @@ static void put_run(fx_emit *e, fx_text *t)
         for (size_t i = 0; i < p->n_symbols; i++)
             symbols[i] |= e->facts[s].symbols[i];
     for (size_t i = 0; i < p->n_outputs; i++) {
-        if (needs_copy(p, i)) {
+        if (fx_c_needs_copy(p, i)) {
             used[p->outputs[i].buf] = true;
             (void)fx_c_scan_dim(e, p->bufs[p->outputs[i].buf].numel, symbols); /* has a spelling: fx_c_scan_sizes */
             weights |= p->bufs[p->outputs[i].buf].kind == FX_BUF_WEIGHT;
         }
     }
     fx_puts(t, "\n");
-    put_run_head(e, t);
+    fx_c_run_head(e, t);
     fx_puts(t, "\n{\n");
-    put_run_checks(e, t);
+    put_run_checks(e, t, missing);
     put_run_sizes(e, t, symbols);
     if (weights)
         fx_printf(t, "    const %s_weights_t *weights = (const %s_weights_t *)ctx->weights;\n", n, n);
@@ -462,6 +479,12 @@ static void put_run(fx_emit *e, fx_text *t)
         }
         fx_emit_done(e);
     }
+}
+
+static void put_run(fx_emit *e, fx_text *t)
+{
+    const fx_program *p = e->p;
+    fx_c_run_begin(e, t, p->n_states ? "!ctx || !ctx->weights || !ctx->arena || !ctx->state" : "!ctx || !ctx->weights || !ctx->arena");
     fx_puts(t, "\n");
     for (size_t s = 0; s < p->n_steps; s++) {
         const fx_step_facts *f = &e->facts[s];
@@ -493,7 +516,7 @@ static void put_run(fx_emit *e, fx_text *t)
     }
     for (size_t i = 0; i < p->n_outputs; i++) {
         const fx_buf *b = &p->bufs[p->outputs[i].buf];
-        if (!needs_copy(p, i) || fx_dim_is(b->numel, 0))
+        if (!fx_c_needs_copy(p, i) || fx_dim_is(b->numel, 0))
             continue;
         fx_dim bytes = fx_dim_scale(e->ctx, b->numel, (int64_t)fx_dtype_size(b->dtype));
         fx_printf(t, "    memcpy(%s, %s%s, %s%s);\n", e->outputs[i], b->kind == FX_BUF_WEIGHT ? "weights->" : "", e->bufs[b->id],
@@ -502,11 +525,11 @@ static void put_run(fx_emit *e, fx_text *t)
     fx_printf(t, "    return %s_OK;\n}\n", e->PREFIX);
 }
 
-static void put_run_v(fx_emit *e, fx_text *t)
+void fx_c_run_v(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
     fx_puts(t, "\n");
-    put_run_v_head(e, t);
+    fx_c_run_v_head(e, t);
     fx_puts(t, "\n{\n");
     if (!p->n_inputs)
         fx_puts(t, "    (void)inputs;\n");
@@ -528,7 +551,16 @@ static void put_run_v(fx_emit *e, fx_text *t)
         fx_printf(&line, ",%s%s", wrap ? "\n            " : " ", one);
         size = (wrap ? 12 : size + 2) + strlen(one);
     }
-    fx_printf(t, "%s);\n}\n", line.data);
+    fx_printf(t, "%s%s);\n}\n", line.data, e->say->stream_argument);
+}
+
+void fx_c_put_reason_cases(fx_emit *e, fx_text *t)
+{
+    for (size_t i = 0; i < e->n_reasons; i++) {
+        fx_printf(t, "    case %s: return ", e->reasons[i].name);
+        fx_put_c_string(t, e->reasons[i].text, 200);
+        fx_puts(t, ";\n");
+    }
 }
 
 static void put_status_string(fx_emit *e, fx_text *t)
@@ -536,11 +568,7 @@ static void put_status_string(fx_emit *e, fx_text *t)
     fx_printf(t, "\nconst char *%s_status_string(int status)\n{\n    switch (status) {\n", e->prefix);
     for (int i = 0; i < N_STATUSES; i++)
         fx_printf(t, "    case %s_%s: return \"%s\";\n", e->PREFIX, statuses[i].name, status_text(e, i));
-    for (size_t i = 0; i < e->n_reasons; i++) {
-        fx_printf(t, "    case %s: return ", e->reasons[i].name);
-        fx_put_c_string(t, e->reasons[i].text, 200);
-        fx_puts(t, ";\n");
-    }
+    fx_c_put_reason_cases(e, t);
     fx_puts(t, "    default: return \"unknown status\";\n    }\n}\n");
 }
 
@@ -551,15 +579,15 @@ fx_status fx_c_source(fx_emit *e)
     put_prologue(e, t);
     FX_TRY(fx_c_kernels(e, t));
     put_conversions(e, t);
-    put_silence(e, t);
+    fx_c_put_silence(e, t);
     fx_puts(t, "\n/* ---- the model's layers, in order ---- */\n");
-    FX_TRY(fx_c_steps(e, t));
+    FX_TRY(fx_c_steps(e, t, &fx_c_step_hooks));
     put_init(e, t);
     fx_c_state_source(e, t);
     if (e->p->n_symbols)
         fx_c_sizes_source(e, t);
     put_run(e, t);
-    put_run_v(e, t);
+    fx_c_run_v(e, t);
     put_status_string(e, t);
     fx_emit_file(e, ".c", t);
     return FX_OK;

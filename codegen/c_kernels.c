@@ -68,7 +68,7 @@ static bool names_file(const char *files, const char *name)
     return false;
 }
 
-static bool needed(const fx_emit *e, const char *name)
+bool fx_c_needs_text(const fx_emit *e, const char *name)
 {
     static const char *const texts[] = {
 #define FX_X(id, name) #name,
@@ -102,7 +102,7 @@ static fx_status put_texts(fx_emit *e, fx_text *t)
         }
     }
     for (int i = 0; i < fx_n_runtime_texts; i++) {
-        if (!needed(e, fx_runtime_texts[i].name))
+        if (!fx_c_needs_text(e, fx_runtime_texts[i].name))
             continue;
         const char *s = fx_runtime_texts[i].text;
         fx_puts(t, "\n");

@@ -35,8 +35,12 @@ void fx_c_state_header(fx_emit *e, fx_text *t)
     const char *n = e->prefix, *N = e->PREFIX;
     if (!p->n_states)
         return;
-    fx_printf(t, "/* What the model keeps from one run to the next: %llu bytes of the caller's, aligned to %s_ARENA_ALIGN, for each context its own. */\n"
-                 "typedef struct %s_state_t {\n", (unsigned long long)p->state_size, N, n);
+    if (e->say->gpu)
+        fx_puts(t, "/* What the model keeps from one run to the next, for each context its own. */\n");
+    else
+        fx_printf(t, "/* What the model keeps from one run to the next: %llu bytes of the caller's, aligned to %s_ARENA_ALIGN, for each context its own. */\n",
+                  (unsigned long long)p->state_size, N);
+    fx_printf(t, "typedef struct %s_state_t {\n", n);
     uint64_t at = 0;
     for (size_t i = 0; i <= p->n_states; i++) {
         uint64_t next = i < p->n_states ? state_buf(e, i)->offset : p->state_size;

@@ -95,7 +95,7 @@ static fx_status scan_step_end(void *user, const fx_step *step)
     return FX_OK;
 }
 
-static fx_status refuse(fx_emit *e, const char *what)
+fx_status fx_c_refuse(fx_emit *e, const char *what)
 {
     return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, &e->step->loc, "step '%s': %s, which is for GPUs: C has no spelling of it", e->step->name, what);
 }
@@ -103,7 +103,7 @@ static fx_status refuse(fx_emit *e, const char *what)
 static fx_status scan_barrier(void *user, const fx_stmt *s)
 {
     (void)s;
-    return refuse(user, "a barrier");
+    return fx_c_refuse(user, "a barrier");
 }
 
 /* A parallel loop that is the innermost one too: compilers are told that its iterations make vectors. */
@@ -115,12 +115,12 @@ static bool is_both(const fx_stmt *loop)
     return plain;
 }
 
-static fx_status scan_loop(void *user, const fx_stmt *loop)
+fx_status fx_c_scan_loop(void *user, const fx_stmt *loop)
 {
     fx_emit *e = user;
     bool once = fx_dim_is(loop->extent, 1), both = is_both(loop);
-    if (loop->loop == FX_LOOP_BLOCK || loop->loop == FX_LOOP_THREAD)
-        return refuse(e, "a loop over blocks or threads");
+    if (loop->loop == FX_LOOP_BLOCK || loop->loop == FX_LOOP_THREAD || (loop->loop == FX_LOOP_GRID && !e->say->gpu))
+        return fx_c_refuse(e, "a loop over blocks or threads");
     e->fact->loops++;
     e->loops[loop->var].extent = loop->extent;
     if (loop->extent.value > INT32_MAX - 1)
@@ -190,13 +190,14 @@ static fx_status scan_call(void *user, const fx_stmt *s)
     return FX_OK;
 }
 
+const fx_hooks fx_c_scan_hooks = {.step_begin = scan_step, .step_end = scan_step_end, .loop_begin = fx_c_scan_loop, .if_begin = scan_if,
+                                   .store = scan_value, .local = scan_value, .set = scan_value, .call = scan_call, .array = scan_array,
+                                   .check_begin = scan_check, .barrier = scan_barrier};
+
 fx_status fx_c_scan(fx_emit *e)
 {
-    static const fx_hooks scan = {.step_begin = scan_step, .step_end = scan_step_end, .loop_begin = scan_loop, .if_begin = scan_if,
-                                  .store = scan_value, .local = scan_value, .set = scan_value, .call = scan_call, .array = scan_array,
-                                  .check_begin = scan_check, .barrier = scan_barrier};
     e->facts = FX_NEW_ARRAY(e->arena, fx_step_facts, e->p->n_steps + 1);
-    return fx_walk(e->p, &scan, e);
+    return fx_walk(e->p, &fx_c_scan_hooks, e);
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
@@ -254,7 +255,7 @@ static bool sized(const fx_emit *e)
     return false;
 }
 
-static fx_status step_begin(void *user, const fx_step *step)
+fx_status fx_c_step_begin(void *user, const fx_step *step)
 {
     fx_emit *e = user;
     size_t number = (size_t)(step - e->p->steps);
@@ -290,13 +291,17 @@ static fx_status step_begin(void *user, const fx_step *step)
 
     fx_text head;
     fx_text_init(&head, e->local);
-    fx_printf(&head, "static %s %s(", f->checks ? "int" : "void", e->steps[number]);
+    if (e->say->gpu)
+        fx_printf(&head, "static __global__ void %s(", e->steps[number]);
+    else
+        fx_printf(&head, "static %s %s(", f->checks ? "int" : "void", e->steps[number]);
     size_t indent = head.size, line = head.size, sizes = 0;
     const char **symbols = FX_NEW_ARRAY(e->local, const char *, e->p->n_symbols + 1);
     for (size_t i = 0; i < e->p->n_symbols; i++)
         if (f->symbols[i])
             symbols[sizes++] = e->symbols[i];
-    size_t before = sizes + (f->weights ? 1 : 0), n = f->n_params + before;
+    bool reports = f->checks && e->say->gpu; /* by memory: a kernel returns nothing */
+    size_t before = sizes + (f->weights ? 1 : 0), n = f->n_params + before + (reports ? 1 : 0);
     if (!e->params)
         e->params = FX_NEW_ARRAY(e->arena, const char *, e->p->n_bufs + 1);
     for (size_t i = 0; i < n; i++) {
@@ -306,7 +311,10 @@ static fx_status step_begin(void *user, const fx_step *step)
             text = fx_arena_printf(e->local, "ptrdiff_t %s", symbols[i]);
         } else if (i < before) {
             fx_names_take(e->scope, "weights");
-            text = fx_arena_printf(e->local, "const %s_weights_t *weights", e->prefix);
+            text = fx_arena_printf(e->local, "const %s_weights_t *%sweights", e->prefix, e->say->weights);
+        } else if (i == before + f->n_params) {
+            fx_names_take(e->scope, "status");
+            text = "int *status";
         } else {
             const struct fx_step_param *param = &f->params[i - before];
             const fx_buf *b = &e->p->bufs[param->buf];
@@ -314,7 +322,7 @@ static fx_status step_begin(void *user, const fx_step *step)
             e->params[param->buf] = e->bufs[param->buf];
             bool lone = f->loops && alone(e, (size_t)(param - f->params));
             text = fx_arena_printf(e->local, "%s%s *%s%s", param->written || b->workspace ? "" : "const ", fx_c_type(b->dtype),
-                                   lone ? "restrict " : "", e->bufs[param->buf]);
+                                   lone ? e->say->restrict_word : "", e->bufs[param->buf]);
         }
         if (i) {
             fx_puts(&head, ",");
@@ -335,7 +343,7 @@ static fx_status step_begin(void *user, const fx_step *step)
         if (f->symbols[i])
             fx_names_take(e->scope, e->symbols[i]);
     fx_c_derived_locals(e, t, "ptrdiff_t", f->symbols);
-    if (f->checks) {
+    if (f->checks && !reports) {
         fx_names_take(e->scope, "status");
         fx_emit_line(e, "int status = %s_OK;", e->PREFIX);
     }
@@ -346,7 +354,7 @@ static fx_status step_end(void *user, const fx_step *step)
 {
     (void)step;
     fx_emit *e = user;
-    if (e->fact->checks)
+    if (e->fact->checks && !e->say->gpu)
         fx_emit_line(e, "return status;");
     fx_puts(e->t, "}\n");
     fx_emit_done(e);
@@ -621,23 +629,23 @@ static void find_assigned(bool *assigned, const fx_stmt *s)
     }
 }
 
-static fx_status step_begin_and_locals(void *user, const fx_step *step)
+static fx_status step_begin(void *user, const fx_step *step)
 {
     fx_emit *e = user;
-    FX_TRY(step_begin(user, step));
+    FX_TRY(fx_c_step_begin(user, step));
     find_assigned(e->assigned, step->body);
     return FX_OK;
 }
 
-fx_status fx_c_steps(fx_emit *e, fx_text *t)
+const fx_hooks fx_c_step_hooks = {.step_begin = step_begin, .step_end = step_end, .loop_begin = loop_begin, .loop_end = loop_end, .if_begin = if_begin,
+                                  .if_end = if_end, .store = store, .local = local, .set = set, .call = call, .comment = comment, .array = array,
+                                  .check_begin = check_begin, .check_end = check_end};
+
+fx_status fx_c_steps(fx_emit *e, fx_text *t, const fx_hooks *hooks)
 {
-    static const fx_hooks hooks = {.step_begin = step_begin_and_locals, .step_end = step_end, .loop_begin = loop_begin,
-                                   .loop_end = loop_end, .if_begin = if_begin, .if_end = if_end, .store = store, .local = local,
-                                   .set = set, .call = call, .comment = comment, .array = array, .check_begin = check_begin,
-                                   .check_end = check_end};
     e->t = t;
     e->deriving = true;
-    fx_status status = fx_walk(e->p, &hooks, e);
+    fx_status status = fx_walk(e->p, hooks, e);
     e->deriving = false;
     return status;
 }

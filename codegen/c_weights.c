@@ -83,7 +83,7 @@ fx_status fx_weights_layout(fx_emit *e)
 
 void fx_c_weights_struct(fx_emit *e, fx_text *t)
 {
-    fx_printf(t, "\n/* The weights as %s_init takes them: %llu bytes. */\n", e->prefix, (unsigned long long)e->weights_size);
+    fx_printf(t, "\n/* The weights as %s_%s takes them: %llu bytes. */\n", e->prefix, e->say->gpu ? "create" : "init", (unsigned long long)e->weights_size);
     fx_printf(t, "typedef struct %s_weights_t {\n", e->prefix);
     fx_printf(t, "    char magic[8];           /* \"%s\" */\n"
                  "    uint32_t version;        /* %d */\n"

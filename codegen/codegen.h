@@ -45,5 +45,7 @@ const char *fx_file_data(fx_arena *arena, const fx_file *f);
 
 /* Everything the program becomes, as texts in p->arena: nothing is written to disk here. Deterministic to the byte. */
 fx_status fx_emit_c(fx_program *p, const fx_emit_options *opt, size_t *n_files, fx_file **files);
+/* The same for a program whose target is a GPU, as CUDA. */
+fx_status fx_emit_cuda(fx_program *p, const fx_emit_options *opt, size_t *n_files, fx_file **files);
 
 #endif

@@ -67,9 +67,22 @@ typedef struct fx_reason {
 } fx_reason;
 enum { FX_FIRST_REASON = 16 };
 
+/* What C and CUDA spell differently. */
+typedef struct fx_spelling {
+    bool gpu;                    /* steps are kernels; their text is for the device, the rest of the file for the host */
+    const char *restrict_word;
+    const char *weights;         /* before the name of a pointer to the weights in a step */
+    const char *context;         /* before NAME_context in the head of NAME_run */
+    const char *stream;          /* behind the last parameter of NAME_run */
+    const char *stream_argument;
+    const char *const *functions, *const *macros, *const *locals; /* names beside C's: NAME_..., in capitals, in functions; NULL ends each */
+} fx_spelling;
+extern const fx_spelling fx_spell_c, fx_spell_cuda;
+
 typedef struct fx_emit {
     fx_program *p;
     const fx_emit_options *opt;
+    const fx_spelling *say;
     fx_context *ctx;
     fx_arena *arena;             /* the program's: what lasts */
     fx_arena *local;             /* texts and tables of the step at hand; emptied after each, see fx_emit_done */
@@ -151,9 +164,16 @@ const char *fx_c_buf(fx_emit *e, int buf);       /* a buffer in the current step
 void fx_put_float(fx_text *t, float v, bool suffix); /* shortest decimal: 1.5f, INFINITY */
 int fx_format_float(char buf[24], float v);      /* the same with suffix, into buf; its length */
 
+/* c.c: names, layout and facts: all that is decided before the first text */
+fx_status fx_emit_prepare(fx_emit *e);
+
 /* c_stmt.c: steps */
+extern const fx_hooks fx_c_scan_hooks, fx_c_step_hooks;
+fx_status fx_c_refuse(fx_emit *e, const char *what);
+fx_status fx_c_scan_loop(void *user, const fx_stmt *loop);
+fx_status fx_c_step_begin(void *user, const fx_step *step); /* comment, head, sizes */
 fx_status fx_c_scan(fx_emit *e);                 /* fills facts and what follows from them */
-fx_status fx_c_steps(fx_emit *e, fx_text *t);    /* one static function a step */
+fx_status fx_c_steps(fx_emit *e, fx_text *t, const fx_hooks *hooks); /* one function a step */
 
 /* c_sizes.c: what a program with symbols has more of: NAME_dims, its checks, the arena's size and slots */
 fx_status fx_c_scan_sizes(fx_emit *e);           /* before fx_c_scan; does nothing without symbols */
@@ -164,12 +184,23 @@ void fx_c_size_locals(fx_emit *e, fx_text *t, const char *type, const bool *used
 /* c.c: adds a reason to fail, which has a status of its own; the status' name */
 const char *fx_c_add_reason(fx_emit *e, const char *name, const char *text);
 
-/* c_host.c: NAME.h and NAME.c */
+/* c_host.c: NAME.h and NAME.c, and their parts that CUDA has, too */
+void fx_c_put_title(fx_emit *e, fx_text *t);     /* "model, from model.pt2. Made by fxcc for generic.", and lists of inputs, outputs and state */
+void fx_c_put_io_macros(fx_emit *e, fx_text *t);
+void fx_c_put_reasons(fx_emit *e, fx_text *t);   /* the last lines of the enum of statuses */
+void fx_c_put_reason_cases(fx_emit *e, fx_text *t);
+void fx_c_put_silence(fx_emit *e, fx_text *t);
+void fx_c_run_head(fx_emit *e, fx_text *t);
+void fx_c_run_v_head(fx_emit *e, fx_text *t);
+void fx_c_run_v(fx_emit *e, fx_text *t);
+void fx_c_run_begin(fx_emit *e, fx_text *t, const char *missing); /* NAME_run: checks, sizes, pointers; missing: a condition that returns ERR_NULL */
+bool fx_c_needs_copy(const fx_program *p, size_t output); /* it is an input, weight or other output returned as it is */
 fx_status fx_c_header(fx_emit *e);
 fx_status fx_c_source(fx_emit *e);
 
 /* c_kernels.c: the kernels' text or prototypes */
 fx_status fx_c_kernels(fx_emit *e, fx_text *t);
+bool fx_c_needs_text(const fx_emit *e, const char *name); /* a file of runtime/ */
 
 /* c_stack.c: a bound on the stack NAME_run takes */
 uint64_t fx_c_stack(const fx_emit *e);
@@ -190,6 +221,22 @@ void fx_c_state_header(fx_emit *e, fx_text *t);
 void fx_c_state_source(fx_emit *e, fx_text *t);
 void fx_c_state_pointers(fx_emit *e, fx_text *t, const bool *used); /* in NAME_run: the members that steps name */
 bool fx_c_changes_inputs(const fx_emit *e);
+
+/* cuda_stmt.c: launches as kernels */
+fx_status fx_cuda_launches(fx_program *p, fx_program *out); /* the same with a step for each launch; refuses what has no CUDA form */
+bool fx_cuda_guard(const fx_stmt *grid);         /* whether the last block of the axis has threads too many */
+fx_status fx_cuda_scan(fx_emit *e);
+fx_status fx_cuda_steps(fx_emit *e, fx_text *t);
+
+/* cuda_launch.c: in NAME_run, a launch for each kernel */
+void fx_cuda_launch_all(fx_emit *e, fx_text *t);
+
+/* cuda_host.c: NAME.h and NAME.cu */
+fx_status fx_cuda_header(fx_emit *e);
+fx_status fx_cuda_source(fx_emit *e);
+
+/* cuda_build.c: Makefile, CMakeLists.txt */
+void fx_cuda_build(fx_emit *e);
 
 /* c_check.c: NAME_check.c, NAME_golden.bin */
 fx_status fx_c_check(fx_emit *e);

@@ -9,5 +9,7 @@ typedef struct fx_runtime_text {
 } fx_runtime_text;
 extern const fx_runtime_text fx_runtime_texts[];
 extern const int fx_n_runtime_texts;
+extern const fx_runtime_text fx_cuda_texts[]; /* the same of runtime/cuda/, which CUDA sources get */
+extern const int fx_n_cuda_texts;
 
 #endif

@@ -46,13 +46,13 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-/* C without weights and golden vectors. */
+/* C and CUDA without weights and golden vectors. */
 static uint64_t source_bytes(size_t n, const fx_file *files)
 {
     uint64_t size = 0;
     for (size_t i = 0; i < n; i++) {
         const char *name = files[i].name;
-        if ((ends_with(name, ".c") || ends_with(name, ".h")) && !ends_with(name, "_weights.c") && !ends_with(name, "_check.c"))
+        if ((ends_with(name, ".c") || ends_with(name, ".cu") || ends_with(name, ".h")) && !ends_with(name, "_weights.c") && !ends_with(name, "_check.c"))
             size += files[i].size;
     }
     return size;
@@ -157,7 +157,8 @@ static fx_status compile(void *arg)
                             .golden = check ? &golden : NULL};
     size_t n_files;
     fx_file *files;
-    FX_TRY(fx_emit_c(job->program, &emit, &n_files, &files));
+    bool gpu = fx_target_is_gpu(&job->program->target);
+    FX_TRY((gpu ? fx_emit_cuda : fx_emit_c)(job->program, &emit, &n_files, &files));
     FX_TRY(fx_write_files(ctx, job->dir, n_files, files, &job->write));
 
     job->result.arena_size = job->program->arena_size;

@@ -774,11 +774,14 @@ typedef struct fx_target {
     int64_t l1, l2;        /* data cache bytes */
     int pointer_bits;
     const char *isa;       /* suffix of libfxrt's symbols: "avx2" */
+    int sm;                /* of a GPU: what its code is for, 75 for sm_75; 0: not a GPU */
+    int threads;           /* of a GPU: of a block, usually */
     unsigned lacks;        /* 1u << dtype for each that programs must not compute in or hold; 0: all exist */
 } fx_target;
 
-/* A preset (generic, x86_64-avx2, x86_64-avx512, native, aarch64, cortex-m4) or a file of `key = value` lines. */
+/* A preset (generic, x86_64-avx2, x86_64-avx512, native, aarch64, cortex-m4, cuda, cuda-sm_75, ..., cuda-sm_120) or a file of `key = value` lines. */
 fx_status fx_target_get(fx_context *ctx, const char *name_or_file, fx_target *out);
+bool fx_target_is_gpu(const fx_target *target);
 void fx_target_print(fx_text *t, const fx_target *target);            /* the file form; parses back */
 
 #endif

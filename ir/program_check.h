@@ -24,6 +24,7 @@ typedef struct fx_check_var {
     int var;
     fx_dim extent;
     fx_loop_kind kind;        /* SERIAL for a checked local */
+    const fx_stmt *at;        /* the loop or the check */
 } fx_check_var;
 
 enum { FX_CHECK_DEPTH = 64 };

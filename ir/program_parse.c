@@ -264,7 +264,7 @@ static fx_status parse_block(parser *p, fx_stmt **out);
 
 static fx_status parse_loop(parser *p, fx_stmt *s)
 {
-    static const char *const kinds[] = {"serial", "parallel", "vector", "unrolled", "block", "thread"}, *const axes[] = {"x", "y", "z"};
+    static const char *const kinds[] = {"serial", "parallel", "vector", "unrolled", "grid", "block", "thread"}, *const axes[] = {"x", "y", "z"};
     fx_lexer *lx = &p->lx;
     FX_TRY(parse_numbered(p, 'v', &s->var));
     FX_TRY(fx_lex_expect(lx, "in"));
@@ -275,12 +275,17 @@ static fx_status parse_loop(parser *p, fx_stmt *s)
             break;
         }
     }
-    if (s->loop == FX_LOOP_BLOCK || s->loop == FX_LOOP_THREAD) {
+    if (s->loop == FX_LOOP_GRID || s->loop == FX_LOOP_BLOCK || s->loop == FX_LOOP_THREAD) {
         while (s->axis < 3 && !fx_lex_is(lx, axes[s->axis]))
             s->axis++;
         if (s->axis == 3)
             return fx_lex_fail(lx, "x, y or z");
         fx_lex_next(lx);
+        if (s->loop == FX_LOOP_GRID) {
+            int64_t threads;
+            FX_TRY(fx_lex_range(lx, "threads of a block", 1, 1024, &threads));
+            s->threads = (int)threads;
+        }
     }
     if (lx->kind == FX_T_STRING)
         FX_TRY(fx_lex_string(lx, "the axis", &s->hint));
@@ -448,14 +453,14 @@ static fx_status parse_target(parser *p)
     fx_lexer *lx = &p->lx;
     fx_target *t = &p->p->target;
     struct { const char *name; int *to; } ints[] = {{"lanes", &t->lanes}, {"mr", &t->mr}, {"nr", &t->nr},
-                                                    {"pointer_bits", &t->pointer_bits}};
+                                                    {"pointer_bits", &t->pointer_bits}, {"sm", &t->sm}, {"threads", &t->threads}};
     struct { const char *name; const char **to; } texts[] = {{"name", &t->name}, {"cflags", &t->cflags}, {"isa", &t->isa}};
     struct { const char *name; int64_t *to; } sizes[] = {{"l1", &t->l1}, {"l2", &t->l2}};
     *t = (fx_target){.name = "generic", .cflags = "", .isa = "generic", .lanes = 1, .mr = 4, .nr = 4, .l1 = 32768, .l2 = 262144,
                      .pointer_bits = 64};
     for (;;) {
         bool found = false;
-        for (int i = 0; i < 4 && !found; i++) {
+        for (int i = 0; i < 6 && !found; i++) {
             int64_t v;
             found = key(p, ints[i].name);
             if (found) {

@@ -24,7 +24,7 @@
 #include "ir/program.h"
 
 static const char *const kinds[] = {"input", "output", "weight", "arena", "state", "local"};
-static const char *const loops[] = {"serial", "parallel", "vector", "unrolled", "block", "thread"};
+static const char *const loops[] = {"serial", "parallel", "vector", "unrolled", "grid", "block", "thread"};
 
 static void put_quoted_field(fx_text *t, const char *key, const char *value)
 {
@@ -209,8 +209,10 @@ static void put_loop(fx_text *t, const fx_stmt *s)
     fx_put_dim(t, s->extent);
     if (s->loop != FX_LOOP_SERIAL)
         fx_printf(t, " %s", (unsigned)s->loop <= FX_LOOP_THREAD ? loops[s->loop] : "?");
-    if (s->loop == FX_LOOP_BLOCK || s->loop == FX_LOOP_THREAD)
+    if (s->loop == FX_LOOP_GRID || s->loop == FX_LOOP_BLOCK || s->loop == FX_LOOP_THREAD)
         fx_printf(t, " %s", s->axis == 0 ? "x" : s->axis == 1 ? "y" : s->axis == 2 ? "z" : "?");
+    if (s->loop == FX_LOOP_GRID)
+        fx_printf(t, " %d", s->threads);
     if (s->hint) {
         fx_puts(t, " ");
         fx_put_quoted(t, s->hint);
@@ -410,6 +412,8 @@ void fx_program_print(fx_text *t, const fx_program *p)
     fx_printf(t, " lanes=%d fma=%s mr=%d nr=%d l1=%lld l2=%lld pointer_bits=%d", g->lanes, g->fma ? "true" : "false", g->mr, g->nr,
               (long long)g->l1, (long long)g->l2, g->pointer_bits);
     put_quoted_field(t, "isa", g->isa ? g->isa : "");
+    if (fx_target_is_gpu(g))
+        fx_printf(t, " sm=%d threads=%d", g->sm, g->threads);
     uint64_t hash = 0;
     for (int i = 0; i < 8; i++)
         hash = hash << 8 | p->model_hash[i];

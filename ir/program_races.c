@@ -1,4 +1,4 @@
-/* ir/program_races.c: the verifier's part about loops whose iterations run at once: parallel, vector, block and thread loops.
+/* ir/program_races.c: the verifier's part about loops whose iterations run at once: parallel, vector, grid, block and thread loops.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * Two accesses race when one of them stores and they can touch one element in different iterations. Guards are not looked at. An array
@@ -10,7 +10,7 @@
 
 const char *fx_check_loop_kind(fx_loop_kind kind)
 {
-    static const char *const names[] = {"serial", "parallel", "vector", "unrolled", "block", "thread"};
+    static const char *const names[] = {"serial", "parallel", "vector", "unrolled", "grid", "block", "thread"};
     return (unsigned)kind <= FX_LOOP_THREAD ? names[kind] : "?";
 }
 
@@ -268,7 +268,7 @@ static void collect_inside(race *r, int var, fx_dim extent, const fx_stmt *s)
 {
     if (!extent.sym && extent.value <= 0)
         return; /* never runs */
-    FX_PUSH(r->c->arena, r->vars, r->n, r->cap) = (fx_check_var){var, extent, s->loop};
+    FX_PUSH(r->c->arena, r->vars, r->n, r->cap) = (fx_check_var){var, extent, s->loop, s};
     size_t before = r->n_phases;
     collect(r, s->body);
     /* What runs after the last barrier of one round runs with what comes before the first of the next. */

@@ -404,7 +404,7 @@ static void check_stmts(fx_check *c, const fx_stmt *s, int depth);
 
 static bool at_once(fx_loop_kind kind)
 {
-    return kind == FX_LOOP_PARALLEL || kind == FX_LOOP_BLOCK || kind == FX_LOOP_THREAD;
+    return kind == FX_LOOP_PARALLEL || kind == FX_LOOP_GRID || kind == FX_LOOP_BLOCK || kind == FX_LOOP_THREAD;
 }
 
 static bool inside(const fx_check *c, fx_loop_kind kind)
@@ -416,32 +416,59 @@ static bool inside(const fx_check *c, fx_loop_kind kind)
     return false;
 }
 
+/* A loop over a grid: what program.h says of it. */
+static void check_grid(fx_check *c, const fx_stmt *s)
+{
+    int64_t threads = s->threads;
+    const fx_stmt *inside = s->next ? NULL : s; /* the only statement of the body around */
+    if (s->axis < 0 || s->axis > 2)
+        fx_check_bad(c, "the grid loop v%d: expected axis 0 to 2, got %d", s->var, s->axis);
+    for (int i = c->n_vars - 1; i >= 0; i--) {
+        const fx_stmt *around = c->vars[i].at;
+        if (c->vars[i].kind != FX_LOOP_GRID || around->body != inside)
+            fx_check_bad(c, "the grid loop v%d is not all that is inside v%d", s->var, c->vars[i].var);
+        else if (around->axis == s->axis)
+            fx_check_bad(c, "the grid loops v%d and v%d are of one axis", around->var, s->var);
+        inside = around;
+        threads *= c->vars[i].kind == FX_LOOP_GRID ? around->threads : 1;
+    }
+    if (s->threads < 1 || threads > 1024 || (s->axis == 2 && s->threads > 64))
+        fx_check_bad(c, "the grid loop v%d: expected blocks of 1 to 1024 threads, 1 to 64 along z, got %d, with the loops around %lld", s->var,
+                     s->threads, (long long)threads);
+    if (c->guarded)
+        fx_check_bad(c, "the grid loop v%d is inside a guard", s->var);
+}
+
 /* Where a loop of its kind may stand. */
 static void check_nesting(fx_check *c, const fx_stmt *s)
 {
     const char *kind = fx_check_loop_kind(s->loop);
-    bool gpu = inside(c, FX_LOOP_BLOCK), thread = inside(c, FX_LOOP_THREAD);
+    bool grid = inside(c, FX_LOOP_GRID), gpu = grid || inside(c, FX_LOOP_BLOCK), thread = inside(c, FX_LOOP_THREAD);
+    if (s->loop == FX_LOOP_GRID)
+        check_grid(c, s);
     if (s->loop == FX_LOOP_UNROLLED && s->extent.sym)
         fx_check_bad(c, "the unrolled loop v%d: expected a number of iterations, got %s", s->var, fx_check_text(c, s->extent));
-    if (s->loop == FX_LOOP_THREAD && !gpu)
+    if (s->loop == FX_LOOP_THREAD && !inside(c, FX_LOOP_BLOCK))
         fx_check_bad(c, "the thread loop v%d is outside any block loop", s->var);
+    if (s->loop == FX_LOOP_BLOCK && grid)
+        fx_check_bad(c, "the block loop v%d is inside a grid loop", s->var);
     if (s->loop == FX_LOOP_BLOCK && (thread || inside(c, FX_LOOP_PARALLEL) || inside(c, FX_LOOP_VECTOR)))
         fx_check_bad(c, "the block loop v%d is inside a thread, parallel or vector loop", s->var);
     if ((s->loop == FX_LOOP_PARALLEL || s->loop == FX_LOOP_VECTOR) && gpu)
-        fx_check_bad(c, "the %s loop v%d is inside a block loop", kind, s->var);
+        fx_check_bad(c, "the %s loop v%d is inside a %s loop", kind, s->var, grid ? "grid" : "block");
     if ((s->loop == FX_LOOP_BLOCK || s->loop == FX_LOOP_THREAD) && (s->axis < 0 || s->axis > 2))
         fx_check_bad(c, "the %s loop v%d: expected axis 0 to 2, got %d", kind, s->var, s->axis);
     if (s->loop == FX_LOOP_THREAD && c->guarded)
         fx_check_bad(c, "the thread loop v%d is inside a guard", s->var);
 }
 
-static bool enter(fx_check *c, int var, fx_dim extent, fx_loop_kind kind)
+static bool enter(fx_check *c, int var, fx_dim extent, fx_loop_kind kind, const fx_stmt *at)
 {
     if (c->n_vars == FX_CHECK_DEPTH) {
         fx_check_bad(c, "more than %d loops and checks are nested", FX_CHECK_DEPTH);
         return false;
     }
-    c->vars[c->n_vars++] = (fx_check_var){var, extent, kind};
+    c->vars[c->n_vars++] = (fx_check_var){var, extent, kind, at};
     return true;
 }
 
@@ -462,7 +489,7 @@ static void check_loop(fx_check *c, const fx_stmt *s, int depth)
         return;
     }
     check_nesting(c, s);
-    if (!enter(c, s->var, s->extent, s->loop))
+    if (!enter(c, s->var, s->extent, s->loop, s))
         return;
     c->n_loops++;
     c->parallel_depth += at_once(s->loop);
@@ -489,7 +516,7 @@ static void check_check(fx_check *c, const fx_stmt *s, int depth)
         fx_check_bad(c, "t%d is checked where it is not defined", s->local);
     else if (!is_index(l->dtype))
         fx_check_bad(c, "t%d of %s is checked as an index", s->local, fx_dtype_short(l->dtype));
-    if (!enter(c, FX_VAR_LOCAL(s->local), s->extent, FX_LOOP_SERIAL))
+    if (!enter(c, FX_VAR_LOCAL(s->local), s->extent, FX_LOOP_SERIAL, s))
         return;
     bool guarded = c->guarded;
     c->guarded = true;

@@ -6,6 +6,12 @@
 
 #include "ir/ir.h"
 
+/* Machine code for the architecture, and PTX that later ones translate: `cuda` runs on all that CUDA 13 knows. A tile of 1 x 1 packs weights as
+ * dense matrices. */
+#define GPU(n, arch)                                                                                                                    \
+    {.name = n, .cflags = "-arch=sm_" #arch, .lanes = 1, .fma = true, .mr = 1, .nr = 1, .l1 = 65536, .l2 = 4194304, .pointer_bits = 64, \
+     .isa = "cuda", .sm = arch, .threads = 256}
+
 /* Register tiles leave room for a row of weights and a broadcast: mr * nr / lanes accumulators of 16 (SSE, scalar VFP), of 16
  * (AVX2), of 32 (AVX-512, NEON) registers. */
 static const fx_target presets[] = {
@@ -19,6 +25,8 @@ static const fx_target presets[] = {
      .isa = "neon"},
     {.name = "cortex-m4", .cflags = "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16", .lanes = 1, .fma = true,
      .mr = 2, .nr = 4, .l1 = 4096, .l2 = 4096, .pointer_bits = 32, .isa = "generic"},
+    GPU("cuda", 75), GPU("cuda-sm_75", 75), GPU("cuda-sm_80", 80), GPU("cuda-sm_86", 86), GPU("cuda-sm_89", 89), GPU("cuda-sm_90", 90),
+    GPU("cuda-sm_100", 100), GPU("cuda-sm_120", 120),
 };
 
 enum { N_PRESETS = sizeof presets / sizeof presets[0] };
@@ -69,6 +77,8 @@ static const struct key {
     {"l2", KEY_INT64, offsetof(fx_target, l2), 1024, INT64_C(1) << 36},
     {"pointer_bits", KEY_INT, offsetof(fx_target, pointer_bits), 16, 64},
     {"isa", KEY_TEXT, offsetof(fx_target, isa), 0, 0},
+    {"sm", KEY_INT, offsetof(fx_target, sm), 0, 999},
+    {"threads", KEY_INT, offsetof(fx_target, threads), 0, 1024},
     {"types", KEY_TYPES, offsetof(fx_target, lacks), 0, 0},
 };
 
@@ -114,10 +124,17 @@ static bool parse_types(const char *s, size_t n, unsigned *lacks)
     return there != 0;
 }
 
+bool fx_target_is_gpu(const fx_target *target)
+{
+    return target->sm > 0;
+}
+
 void fx_target_print(fx_text *t, const fx_target *target)
 {
     for (int i = 0; i < N_KEYS; i++) {
         const char *field = (const char *)target + keys[i].at;
+        if ((keys[i].at == offsetof(fx_target, sm) || keys[i].at == offsetof(fx_target, threads)) && !fx_target_is_gpu(target))
+            continue;
         fx_printf(t, "%s = ", keys[i].name);
         switch (keys[i].kind) {
         case KEY_TEXT: {
@@ -209,6 +226,10 @@ static fx_status check_target(fx_context *ctx, const fx_loc *loc, const fx_targe
         return fx_fail(ctx, FX_ERR_FORMAT, loc, "nr: expected a multiple of lanes (%d), got %d", t->lanes, t->nr);
     if (t->pointer_bits != 16 && t->pointer_bits != 32 && t->pointer_bits != 64)
         return fx_fail(ctx, FX_ERR_FORMAT, loc, "pointer_bits: expected 16, 32 or 64, got %d", t->pointer_bits);
+    if (fx_target_is_gpu(t) && (t->threads < 32 || t->threads % 32 != 0))
+        return fx_fail(ctx, FX_ERR_FORMAT, loc, "threads: expected a multiple of 32, the threads of a warp, for a GPU (sm = %d), got %d", t->sm, t->threads);
+    if (!fx_target_is_gpu(t) && t->threads)
+        return fx_fail(ctx, FX_ERR_FORMAT, loc, "threads: expected none without sm, the architecture of a GPU, got %d", t->threads);
     if (t->l2 < t->l1)
         return fx_fail(ctx, FX_ERR_FORMAT, loc, "l2: expected at least l1 (%lld), got %lld", (long long)t->l1, (long long)t->l2);
     return FX_OK;
@@ -247,7 +268,7 @@ static fx_status parse_target(fx_context *ctx, const fx_loc *loc, const char *te
                 k++;
             if (k == N_KEYS)
                 return fx_fail(ctx, FX_ERR_FORMAT, loc,
-                               "line %d: unknown key '%s', expected name, cflags, lanes, fma, mr, nr, l1, l2, pointer_bits, isa or types",
+                               "line %d: unknown key '%s', expected name, cflags, lanes, fma, mr, nr, l1, l2, pointer_bits, isa, sm, threads or types",
                                line, fx_intern_n(ctx, s, n < 80 ? n : 80));
             if (seen[k])
                 return fx_fail(ctx, FX_ERR_FORMAT, loc, "line %d: %s is given twice", line, keys[k].name);
@@ -284,7 +305,7 @@ static fx_status get_target(void *arg)
     FILE *f = fopen(name, "rb");
     if (!f)
         return fx_fail(a->ctx, FX_ERR_ARGUMENT, &loc,
-                       "expected a target (generic, x86_64-avx2, x86_64-avx512, native, aarch64, cortex-m4) or a readable file: %s",
+                       "expected a target (generic, x86_64-avx2, x86_64-avx512, native, aarch64, cortex-m4, cuda, cuda-sm_75, ..., cuda-sm_120) or a readable file: %s",
                        strerror(errno));
     size_t n = fread(text, 1, LARGEST + 1, f);
     bool bad = ferror(f) != 0;

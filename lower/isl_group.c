@@ -88,7 +88,7 @@ static void collect_stmt(collector *c, const fx_stmt *s)
 {
     switch (s->kind) {
     case FX_ST_LOOP:
-        if (!fx_dim_known(s->extent) || c->at.n == FX_MAX_LOOPS || s->loop == FX_LOOP_BLOCK || s->loop == FX_LOOP_THREAD) {
+        if (!fx_dim_known(s->extent) || c->at.n == FX_MAX_LOOPS || s->loop >= FX_LOOP_GRID) {
             c->failed = true;
             return;
         }

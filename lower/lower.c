@@ -113,7 +113,7 @@ static fx_status run_pass(fx_lower *l, const pass *p)
     if (p->over == GRAPH)
         status = fx_graph_verify(l->graph, l->graph->stage, p->name);
     else if (p->run != fx_pass_prove) /* which changes nothing */
-        status = fx_program_verify(l->program, !strcmp(p->name, "memory"), p->name);
+        status = fx_program_verify(l->program, p->run == fx_pass_memory || p->run == fx_pass_map_gpu, p->name);
     if (status == FX_OK && p->run == fx_pass_build)
         status = fx_program_check_types(l->program);
     if (l->opt->time_passes)

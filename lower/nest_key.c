@@ -145,6 +145,7 @@ static void put_list(fx_nest_keys *k, const fx_stmt *s, bool all)
             put_dim(k, s->extent);
             put(k, s->loop);
             put(k, s->axis);
+            put(k, s->threads);
             break;
         case FX_ST_STORE:
             put_buf(k, s->buf);

@@ -127,7 +127,7 @@ static void loop(nest *n, const fx_stmt *s)
         unproved(n, fx_arena_printf(n->r->arena, "loop v%d runs over the threads that loop v%d runs over already", s->var, around->var));
     else if (s->loop == FX_LOOP_BLOCK && !n->block)
         n->block = s;
-    n->divergent += s->loop == FX_LOOP_PARALLEL || s->loop == FX_LOOP_VECTOR;
+    n->divergent += s->loop == FX_LOOP_PARALLEL || s->loop == FX_LOOP_VECTOR || s->loop == FX_LOOP_GRID;
     ranged(n, s->var, s);
     n->block = block;
     n->divergent = divergent;
@@ -188,7 +188,7 @@ typedef struct found {
 
 static const char *loops_text(fx_prover *r, const fx_stmt *s)
 {
-    static const char *const kinds[] = {"", " parallel", " vector", " unrolled", " blocks", " threads"};
+    static const char *const kinds[] = {"", " parallel", " vector", " unrolled", " grid", " blocks", " threads"};
     fx_text t;
     fx_text_init(&t, r->kept);
     if (s->kind == FX_ST_CALL) {

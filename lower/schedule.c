@@ -512,6 +512,8 @@ fx_status fx_pass_schedule(fx_lower *l)
     fx_scheduler s = {.l = l, .p = l->program, .keys = fx_nest_keys_new(l->scratch), .pairs = fx_nest_keys_new(l->scratch)};
     s.isl = fx_lower_isl(l);
     fx_schedule_fuse(&s);
+    if (fx_target_is_gpu(&l->program->target))
+        return FX_OK; /* orders and tiles are for caches */
     for (size_t i = 0; i < l->program->n_steps; i++) {
         fx_step *step = &l->program->steps[i];
         for (fx_stmt **at = &step->body; *at;) {

@@ -1,0 +1,100 @@
+/* codegen/cuda_launch.c: in NAME_run, a launch for each kernel.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "codegen/emit.h"
+
+typedef struct grid {
+    const fx_stmt *axis[3];       /* NULL: the grid is flat there */
+} grid;
+
+static grid grid_of(const fx_step *step)
+{
+    grid g = {{NULL}};
+    const fx_stmt *s = step->body;
+    while (s && s->kind == FX_ST_COMMENT)
+        s = s->next;
+    for (; s && s->kind == FX_ST_LOOP && s->loop == FX_LOOP_GRID; s = s->body)
+        g.axis[s->axis] = s;
+    return g;
+}
+
+static const char *blocks(fx_emit *e, const fx_stmt *s)
+{
+    if (!s)
+        return "1";
+    if (fx_dim_known(s->extent))
+        return fx_arena_printf(e->local, "%lld", (long long)((s->extent.value + s->threads - 1) / s->threads));
+    if (s->threads == 1)
+        return fx_arena_printf(e->local, "(unsigned)%s", fx_c_factor(e, s->extent));
+    return fx_arena_printf(e->local, "(unsigned)((%s + %d) / %d)", fx_c_dim(e, s->extent), s->threads - 1, s->threads);
+}
+
+static const char *threads(fx_emit *e, const fx_stmt *s)
+{
+    return s ? fx_arena_printf(e->local, "%d", s->threads) : "1";
+}
+
+/* "dim3(4, 56)": axes at the end that are flat are left out. */
+static const char *dim3(fx_emit *e, const grid *g, const char *along(fx_emit *e, const fx_stmt *s))
+{
+    fx_text t;
+    fx_text_init(&t, e->local);
+    int n = 3;
+    while (n > 1 && strcmp(along(e, g->axis[n - 1]), "1") == 0)
+        n--;
+    for (int a = 0; a < n; a++)
+        fx_printf(&t, "%s%s", a ? ", " : "dim3(", along(e, g->axis[a]));
+    fx_puts(&t, ")");
+    return t.data;
+}
+
+/* A grid may have no blocks at some sizes, and CUDA refuses to launch it. */
+static const char *condition(fx_emit *e, const grid *g)
+{
+    fx_text t;
+    fx_text_init(&t, e->local);
+    for (int a = 0; a < 3; a++)
+        if (g->axis[a] && !fx_dim_at_least(e->ctx, fx_program_symbols(e->p), g->axis[a]->extent, 1))
+            fx_printf(&t, "%s%s > 0", t.size ? " && " : "", fx_c_dim(e, g->axis[a]->extent));
+    return t.size ? t.data : NULL;
+}
+
+static void put_argument(fx_text *line, size_t *size, const char *name)
+{
+    bool wrap = *size + strlen(name) > 104;
+    fx_printf(line, wrap ? ",\n               %s" : ", %s", name);
+    *size = (wrap ? 15 : *size + 2) + strlen(name);
+}
+
+static void put_launch(fx_emit *e, fx_text *t, size_t step)
+{
+    const fx_step_facts *f = &e->facts[step];
+    grid g = grid_of(&e->p->steps[step]);
+    const char *only = condition(e, &g);
+    if (only)
+        fx_printf(t, "    if (%s)\n    ", only);
+    fx_text line;
+    fx_text_init(&line, e->local);
+    fx_printf(&line, "    %s_LAUNCH(%s, %s, %s", e->PREFIX, e->steps[step], dim3(e, &g, blocks), dim3(e, &g, threads));
+    size_t size = line.size;
+    for (size_t i = 0; i < e->p->n_symbols; i++)
+        if (f->symbols[i])
+            put_argument(&line, &size, e->symbols[i]);
+    if (f->weights)
+        put_argument(&line, &size, "weights");
+    for (size_t i = 0; i < f->n_params; i++)
+        put_argument(&line, &size, e->bufs[f->params[i].buf]);
+    if (f->checks)
+        put_argument(&line, &size, "ctx->status");
+    fx_printf(t, "%s);\n", line.data);
+    fx_emit_done(e);
+}
+
+void fx_cuda_launch_all(fx_emit *e, fx_text *t)
+{
+    e->deriving = true;
+    for (size_t s = 0; s < e->p->n_steps; s++)
+        put_launch(e, t, s);
+    e->deriving = false;
+}

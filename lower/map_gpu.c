@@ -1,0 +1,97 @@
+/* lower/map_gpu.c: for a GPU, the statements of each step as launches: nests of loops over a grid.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+ *
+ * It comes after memory: which iterations may run at once depends on which buffers lie on one another. Each nest is a launch of its own, in the
+ * step's order, as launches of one stream wait for one another. Calls of kernels stay: they launch what they need themselves. */
+#include "lower/map_gpu.h"
+
+static bool is_launch(const fx_stmt *s)
+{
+    return s->kind == FX_ST_LOOP || s->kind == FX_ST_CALL || s->kind == FX_ST_COMMENT;
+}
+
+/* Plain code for one thread: loops that were marked for CPUs lose their marks. */
+static void make_serial(fx_stmt *s)
+{
+    for (; s; s = s->next) {
+        if (s->kind == FX_ST_LOOP && (s->loop == FX_LOOP_PARALLEL || s->loop == FX_LOOP_VECTOR))
+            s->loop = FX_LOOP_SERIAL;
+        make_serial(s->body);
+    }
+}
+
+static bool has_call(const fx_stmt *s)
+{
+    for (; s; s = s->next)
+        if (s->kind == FX_ST_CALL || has_call(s->body))
+            return true;
+    return false;
+}
+
+fx_stmt *fx_map_one_thread(fx_gpu_map *m, fx_stmt *list)
+{
+    fx_stmt *grid = fx_stmt_new(m->p, FX_ST_LOOP);
+    grid->var = m->next_var++;
+    grid->extent = fx_dim_of(1);
+    grid->loop = FX_LOOP_GRID;
+    grid->threads = 1;
+    grid->body = list;
+    return grid;
+}
+
+/* What is declared at the step's level is seen by all that follows: from there on it is one launch. Stores alone are launches until the next nest. */
+static fx_stmt *cut_plain(fx_stmt **rest)
+{
+    fx_stmt *first = *rest, *s = first;
+    bool declares = false;
+    for (;; s = s->next) {
+        declares |= s->kind == FX_ST_LOCAL || s->kind == FX_ST_ARRAY;
+        if (!s->next || (!declares && is_launch(s->next)))
+            break;
+    }
+    *rest = s->next;
+    s->next = NULL;
+    return first;
+}
+
+static void map_step(fx_gpu_map *m, fx_step *step)
+{
+    fx_stmt *rest = step->body, *out = NULL, **tail = &out;
+    m->next_var = fx_nest_next_var(step->body);
+    while (rest) {
+        fx_stmt *s = rest;
+        if (is_launch(s)) {
+            rest = s->next;
+            s->next = NULL;
+            if (s->kind == FX_ST_LOOP && !has_call(s->body)) {
+                s = fx_map_points(m, s);
+                make_serial(s);
+            }
+        } else {
+            s = cut_plain(&rest);
+            if (!has_call(s)) {
+                make_serial(s);
+                s = fx_map_one_thread(m, s);
+            }
+        }
+        *tail = s;
+        while (*tail)
+            tail = &(*tail)->next;
+        fx_arena_reset(m->l->piece);
+    }
+    step->body = out;
+}
+
+fx_status fx_pass_map_gpu(fx_lower *l)
+{
+    fx_program *p = l->program;
+    if (!fx_target_is_gpu(&p->target))
+        return FX_OK;
+    fx_gpu_map m = {.l = l, .p = p,
+                    .r = {.ctx = l->ctx, .p = p, .symbols = fx_program_symbols(p), .isl = fx_lower_isl(l), .arena = l->piece, .kept = l->scratch}};
+    for (size_t i = 0; i < p->n_steps; i++) {
+        m.r.step = (int)i;
+        map_step(&m, &p->steps[i]);
+    }
+    return FX_OK;
+}
