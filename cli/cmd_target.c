@@ -28,7 +28,7 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "[TARGET]",
-    .doc = "Tells what a target (generic, x86_64-avx2, x86_64-avx512, native, aarch64, cortex-m4, or a file of 'key = value' lines) stands for; "
+    .doc = "Tells what a target (generic, x86_64-avx2, x86_64-avx512, native, aarch64, cortex-m4, cuda, cuda-sm_75 ... cuda-sm_120, or a file of 'key = value' lines) stands for; "
            "without one, this machine."};
 
 int cmd_target(int argc, char **argv)

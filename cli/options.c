@@ -101,7 +101,7 @@ void end_options(fx_compile_options *o)
 const struct argp lowering_argp = {
     .options = (const struct argp_option[]){
         {"target", KEY_TARGET, "NAME", 0,
-         "generic, x86_64-avx2, x86_64-avx512, native (default), aarch64, cortex-m4, or a file of 'key = value' lines", 0},
+         "generic, x86_64-avx2, x86_64-avx512, native (default), aarch64, cortex-m4, cuda, cuda-sm_75 ... cuda-sm_120, or a file of 'key = value' lines", 0},
         {"threads", KEY_THREADS, "N", 0, "most threads the emitted code may use (default 8)", 0},
         {"unproved", KEY_UNPROVED, "WHAT", 0, "a loop that is not proved (see 'fxcc prove') is an error (default) or: warn", 0},
         {"dim", KEY_DIM, "NAME=N", 0, "fix a size that the model leaves open, or narrow it (NAME=LO..HI); NAME is the symbol's or INPUT:AXIS", 0},

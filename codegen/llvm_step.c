@@ -326,7 +326,7 @@ static void open_parallel(fx_ll *e, fx_ll_block *b, const fx_stmt *loop)
 static fx_status loop_begin(void *user, const fx_stmt *loop)
 {
     fx_ll *e = user;
-    if (loop->loop == FX_LOOP_BLOCK || loop->loop == FX_LOOP_THREAD)
+    if (loop->loop >= FX_LOOP_GRID)
         return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, &e->step->loc, "step '%s': a loop over blocks or threads, which is for GPUs", e->step->name);
     fx_ll_block *b = push_block(e);
     b->loop = loop;

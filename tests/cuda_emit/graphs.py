@@ -1,0 +1,114 @@
+"""The graphs of test_emit.py, as .fx texts.
+
+Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+"""
+
+
+def graph(text, symbols="", tensors=""):
+    """Lines `name : type = op(args)`, as they stand in a graph; the last one is the output."""
+    return f'graph "g" imported\n{symbols}module "" : M\n{tensors}\n{text.strip()}\n'
+
+
+def call(line):
+    """"y : f32[2] = relu(x)" as a line of .fx."""
+    left, right = line.split(" = ", 1)
+    op, args = right.split("(", 1)
+    return f"%{left} = call_function[aten.{op}]({args}"
+
+
+def graph_of(inputs, lines, output, symbols="", tensors=""):
+    text = "".join(f"%{name} : {kind} = placeholder[{name}]\n" for name, kind in inputs)
+    text += "".join(call(line) + "\n" if "get_attr" not in line else f"%{line}\n" for line in lines)
+    return graph(text + f"output(({output}))", symbols, tensors)
+
+
+CASES = [
+    # Broadcast operands; more elements than a block, a last block that is not full.
+    dict(name="pointwise", inputs=[("f32", (7, 1, 61)), ("f32", (5, 1)), ("f32", (61,))], graph=graph_of(
+        [("x", "f32[7, 1, 61]"), ("y", "f32[5, 1]"), ("z", "f32[61]")],
+        ["a : f32[7, 5, 61] = mul.Tensor(%x, %y)", "b : f32[7, 5, 61] = add.Tensor(%a, %z)", "c : f32[7, 5, 61] = relu.default(%b)",
+         "d : f32[7, 5, 61] = sub.Tensor(%c, %a)"], "%c, %d")),
+    # Everything in one index, 16 bytes at a time.
+    dict(name="flat", inputs=[("f32", (4, 16, 33)), ("f32", (4, 16, 33))], graph=graph_of(
+        [("x", "f32[4, 16, 33]"), ("y", "f32[4, 16, 33]")],
+        ["a : f32[4, 16, 33] = add.Tensor(%x, %y)", "b : f32[4, 16, 33] = maximum.default(%a, %x)", "c : bool[4, 16, 33] = gt.Tensor(%b, %y)",
+         "d : f32[4, 16, 33] = where.self(%c, %x, %b)"], "%d, %c")),
+    dict(name="functions", exact=False, inputs=[("f32", (300,))], graph=graph_of(
+        [("x", "f32[300]")],
+        ["a : f32[300] = gelu.default(%x)", "b : f32[300] = sigmoid.default(%a)", "c : f32[300] = tanh.default(%b)", "d : f32[300] = exp.default(%c)",
+         "e : f32[300] = erf.default(%x)", "f : f32[300] = silu.default(%e)", "g : f32[300] = sin.default(%x)", "h : f32[300] = pow.Tensor_Scalar(%d, 3)"],
+        "%d, %f, %g, %h")),
+    # Views: strides, offsets, negative steps.
+    dict(name="views", inputs=[("f32", (2, 6, 5, 4))], graph=graph_of(
+        [("x", "f32[2, 6, 5, 4]")],
+        ["p : f32[2, 4, 6, 5] = permute.default(%x, [0, 3, 1, 2])", "s : f32[2, 4, 3, 5] = slice.Tensor(%p, 2, 0, 6, 2)",
+         "f : f32[2, 4, 3, 5] = flip.default(%s, [1, 3])", "t : f32[2, 3, 4, 5] = transpose.int(%f, 1, 2)", "c : f32[2, 3, 20] = reshape.default(%t, [2, 3, 20])",
+         "n : f32[2, 3, 20] = neg.default(%c)", "e : f32[4, 2, 3, 20] = expand.default(%n, [4, 2, 3, 20])", "g : f32[4, 2, 3, 20] = clone.default(%e)"],
+        "%n, %g, %p")),
+    dict(name="joins", inputs=[("f32", (3, 5)), ("f32", (3, 2)), ("f32", (1, 5))], graph=graph_of(
+        [("x", "f32[3, 5]"), ("y", "f32[3, 2]"), ("z", "f32[1, 5]")],
+        ["a : f32[3, 7] = cat.default([%x, %y], 1)", "b : f32[4, 5] = cat.default([%x, %z], 0)", "c : f32[5, 9] = constant_pad_nd.default(%a, [1, 1, 2, 0], 1.5)",
+         "d : f32[2, 3, 5] = stack.default([%x, %x], 0)", "e : f32[6, 10] = repeat.default(%x, [2, 2])", "f : f32[3, 5] = roll.default(%x, [1], [1])"],
+        "%b, %c, %d, %e, %f")),
+    dict(name="integers", inputs=[("i64", (4, 9)), ("i32", (9,)), ("u8", (4, 9)), ("bool", (9,)), ("i64", (9,), [1, -2, 3, -4, 5, 7, -1, 2, 9])], graph=graph_of(
+        [("x", "i64[4, 9]"), ("y", "i32[9]"), ("z", "u8[4, 9]"), ("m", "bool[9]"), ("n", "i64[9]")],
+        ["a : i64[4, 9] = add.Tensor(%x, %y)", "b : u8[4, 9] = add.Tensor(%z, 200)", "c : bool[4, 9] = lt.Tensor(%x, %y)",
+         "d : bool[4, 9] = logical_xor.default(%c, %m)", "e : i64[4, 9] = where.self(%d, %a, %x)", "f : i64[4, 9] = mul.Tensor(%e, %e)",
+         "g : u8[4, 9] = bitwise_not.default(%b)", "h : f32[4, 9] = div.Tensor(%x, 3)", "i : i32[4, 9] = _to_copy.default(%h, dtype=torch.int32)",
+         "j : bool[4, 9] = ge.Scalar(%z, 0)", "k : i64[4, 9] = clamp.default(%x, -20, 30)", "l : i64[4, 9] = remainder.Tensor(%x, %n)"], "%f, %g, %h, %i, %j, %k, %l")),
+    dict(name="halves", inputs=[("f16", (5, 70)), ("f16", (70,))], graph=graph_of(
+        [("x", "f16[5, 70]"), ("y", "f16[70]")],
+        ["a : f16[5, 70] = mul.Tensor(%x, %y)", "b : f16[5, 70] = add.Tensor(%a, %y)", "c : f32[5, 70] = _to_copy.default(%b, dtype=torch.float32)",
+         "d : f16[70, 5] = permute.default(%b, [1, 0])", "e : f16[70, 5] = clone.default(%d)"], "%c, %e")),
+    dict(name="doubles", inputs=[("f64", (40,)), ("f32", (40,))], graph=graph_of(
+        [("x", "f64[40]"), ("y", "f32[40]")],
+        ["a : f64[40] = mul.Tensor(%x, %y)", "b : f64[40] = sqrt.default(%a)", "c : i64[40] = _to_copy.default(%y, dtype=torch.int64)"], "%b"), exact=True),
+    dict(name="embedding", exact=False, inputs=[("i64", (2, 3), [0, 9, 4, 4, 1, 8])], graph=graph_of(
+        [("i", "i64[2, 3]")], ["w : f32[10, 8] = get_attr[w]", "b : f32[8] = get_attr[b]", "e : f32[2, 3, 8] = embedding.default(%w, %i)",
+                               "a : f32[2, 3, 8] = add.Tensor(%e, %b)", "g : f32[2, 3, 8] = gelu.default(%a)",
+                               "p : f32[2, 8, 3] = permute.default(%g, [0, 2, 1])"], "%p, %g",
+        tensors="parameter w : f32[10, 8] = all 0.25\nparameter b : f32[8] = [0.5, -0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n")),
+    # An index outside is told by wait, and not told again.
+    dict(name="outside", inputs=[("i64", (2,), [3, 10])], fails="embedding: index into the 10 of dim 0 of w: out of range", graph=graph_of(
+        [("i", "i64[2]")], ["w : f32[10, 8] = get_attr[w]", "embedding : f32[2, 8] = embedding.default(%w, %i)"], "%embedding",
+        tensors="parameter w : f32[10, 8] = all 0.25\n")),
+    dict(name="gather", inputs=[("f32", (4, 5)), ("i64", (4, 3), [0, 4, 1, 2, 2, 0, 3, 3, 3, 1, 0, 4]), ("i64", (2,), [3, 0])], graph=graph_of(
+        [("x", "f32[4, 5]"), ("i", "i64[4, 3]"), ("j", "i64[2]")],
+        ["a : f32[4, 3] = gather.default(%x, 1, %i)", "b : f32[2, 5] = index_select.default(%x, 0, %j)", "c : f32[2, 5] = index.Tensor(%x, [%j])"],
+        "%a, %b, %c")),
+    dict(name="constants", inputs=[("f32", ())], graph=graph_of(
+        [("x", "f32[]")],
+        ["a : f32[] = add.Tensor(%x, 2.5)", "b : f32[3, 4] = full.default([3, 4], 7.0)", "c : f32[3, 4] = mul.Tensor(%b, %a)",
+         "d : i64[10] = arange.default(10)", "e : i64[10] = mul.Tensor(%d, 3)"], "%a, %c, %e")),
+    # Rows stay in a thread until they have kernels of their own.
+    dict(name="rows", exact=False, inputs=[("f32", (6, 33), [((7 * i) % 23 - 11) / 8 for i in range(198)])], graph=graph_of(
+        [("x", "f32[6, 33]")],
+        ["a : f32[6] = sum.dim_IntList(%x, [1])", "b : f32[] = sum.default(%x)", "c : f32[33] = amax.default(%x, [0])", "d : f32[6, 33] = cumsum.default(%x, 1)"],
+        "%a, %b, %c, %d")),
+    # More rows than a grid has blocks along y.
+    dict(name="tall", inputs=[("f32", (70000, 4))], graph=graph_of(
+        [("x", "f32[70000, 4]")], ["s : f32[70000, 3] = slice.Tensor(%x, 1, 1, 4)", "a : f32[70000, 3] = add.Tensor(%s, %s)"], "%a")),
+    dict(name="deep", inputs=[("f32", (2, 3, 4, 3, 2))], graph=graph_of(
+        [("x", "f32[2, 3, 4, 3, 2]")], ["p : f32[2, 3, 4, 3, 2] = permute.default(%x, [4, 3, 2, 1, 0])", "a : f32[2, 3, 4, 3, 2] = relu.default(%p)"], "%a")),
+    # Open sizes: one block, several, and none.
+    *[dict(name=f"open{n}", inputs=[("f32", (n, 5)), ("f32", (n, 3))], graph=graph_of(
+        [("x", "f32[s0, 5]"), ("y", "f32[s0, 3]")],
+        ["a : f32[s0, 8] = cat.default([%x, %y], 1)", "b : f32[s0, 8] = mul.Tensor(%a, 3)", "t : f32[8, s0] = permute.default(%b, [1, 0])",
+         "c : f32[8, s0] = relu.default(%t)", "d : f32[8*s0] = reshape.default(%b, [sym(8*s0)])"], "%c, %d", symbols="symbol s0 in [0, 1000]\n"))
+      for n in (1, 3, 700)],
+    # An input that the run changes.
+    dict(name="inplace", inputs=[("f32", (50,)), ("f32", (50,))], graph=graph_of(
+        [("x", "f32[50]"), ("y", "f32[50]")], ["a : f32[50] = mul.Tensor(%x, %y)", "b : f32[50] = add_.Tensor(%x, %a)", "c : f32[50] = neg.default(%b)"], "%c")),
+    # Outputs that are inputs and weights.
+    dict(name="passed", inputs=[("f32", (6,))], graph=graph_of(
+        [("x", "f32[6]")], ["w : f32[3] = get_attr[w]", "v : f32[2, 3] = view.default(%x, [2, 3])"], "%v, %w, %x",
+        tensors="parameter w : f32[3] = [1.0, 2.0, 3.0]\n")),
+]
+
+REFUSED = [
+    (graph_of([("x", "f32[2, 4]")], ["w : f32[3, 4] = get_attr[w]", "fc : f32[2, 3] = linear.default(%x, %w)"], "%fc", tensors="parameter w : f32[3, 4] = all 0.5\n"),
+     "layer 'fc' (fc: linear 4->3) needs the kernel gemm, which has no CUDA form yet"),
+    (graph_of([("x", "f32[1, 4, 8, 8]")], ["w : f32[4, 4, 3, 3] = get_attr[w]", "a : f32[1, 4, 8, 8] = convolution.default(%x, %w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)",
+                                          "b : f32[1, 4, 8, 8] = convolution.default(%a, %w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)"], "%b",
+               tensors="parameter w : f32[4, 4, 3, 3] = all 0.5\n"), "needs the kernel conv2d, which has no CUDA form yet; 1 other layer does too"),
+]
