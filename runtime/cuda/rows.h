@@ -7,8 +7,10 @@
 
 /* V neighbours at once, by THREADS threads a row, KEEP elements a thread in registers; 0: none, read again. */
 template <int V_, int THREADS_, int KEEP_> struct fxrt_cuda_shape {
-    enum { V = V_, THREADS = THREADS_, PER = KEEP_ / V_ };
-    enum { ROWS = THREADS == 32 ? 4 : 1 }; /* a block */
+    enum { V = V_, THREADS = THREADS_, PER = KEEP_ / V_, MOST_ROWS = THREADS_ == 32 ? 4 : 1 }; /* MOST_ROWS: a block's */
+    /* Of few rows, a block takes one, so that they spread over the device. */
+    static dim3 block(int rows) { return dim3(THREADS, rows < 1024 ? 1 : static_cast<unsigned>(MOST_ROWS)); }
+    static dim3 grid(int rows) { return dim3((static_cast<unsigned>(rows) - 1) / block(rows).y + 1); }
 };
 
 /* f(shape) for rows of n elements; `wide`: 16 bytes at once. */
@@ -25,7 +27,7 @@ template <class F> FXRT_HOST cudaError_t fxrt_cuda_by_length(int n, bool wide, F
 
 template <class S> FXRT_DEVICE int fxrt_cuda_row()
 {
-    return static_cast<int>(S::ROWS > 1 ? blockIdx.x * static_cast<unsigned>(S::ROWS) + threadIdx.y : blockIdx.x);
+    return static_cast<int>(S::MOST_ROWS > 1 ? blockIdx.x * blockDim.y + threadIdx.y : blockIdx.x);
 }
 
 /* f(k, i) for each of this thread's vectors: the k-th begins at element i. */
@@ -66,7 +68,7 @@ FXRT_DEVICE void fxrt_cuda_softmax_take(float x, float *top, float *sum)
 #define FXRT_CUDA_LOWEST (-3.402823466e+38f)
 
 template <bool LOG, class S>
-static __global__ void __launch_bounds__(S::THREADS * S::ROWS) fxrt_cuda_softmax_rows(fxrt_softmax_desc d, const float *x, float *y)
+static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS) fxrt_cuda_softmax_rows(fxrt_softmax_desc d, const float *x, float *y)
 {
     const int row = fxrt_cuda_row<S>();
     if (row >= d.outer)
@@ -154,7 +156,7 @@ template <bool LOG> FXRT_HOST cudaError_t fxrt_cuda_softmax_any(const fxrt_softm
     if (d->inner == 1) {
         return fxrt_cuda_by_length(d->n, d->n % 4 == 0 && fxrt_cuda_aligned(x, y), [&](auto shape) {
             using S = decltype(shape);
-            return FXCC_LAUNCH((fxrt_cuda_softmax_rows<LOG, S>), dim3((d->outer - 1) / S::ROWS + 1), dim3(S::THREADS, S::ROWS), 0, stream, *d, x, y);
+            return FXCC_LAUNCH((fxrt_cuda_softmax_rows<LOG, S>), S::grid(d->outer), S::block(d->outer), 0, stream, *d, x, y);
         });
     }
     int width = 1;
@@ -185,7 +187,7 @@ struct fxrt_cuda_norm_rows {
 
 /* y = (x - mean) / sqrt(mean of (x - mean)^2 + eps) * w + b; without MEAN the mean counts as 0. RUNS: rows may be of several runs. */
 template <bool MEAN, bool RUNS, class S>
-static __global__ void __launch_bounds__(S::THREADS * S::ROWS)
+static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS)
     fxrt_cuda_norm(fxrt_cuda_norm_rows r, const float *x, const float *__restrict__ w, const float *__restrict__ b, float *y)
 {
     using vec = fxrt_cuda_vec<S::V>;
@@ -218,23 +220,38 @@ static __global__ void __launch_bounds__(S::THREADS * S::ROWS)
     });
     square = fxrt_cuda_row_reduce<S>(fxrt_cuda_add(), square);
     const float scale = 1 / sqrtf(square / static_cast<float>(r.n) + r.eps);
-    fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) {
-        vec v = value(k, i);
-        const ptrdiff_t c = channel + static_cast<ptrdiff_t>(RUNS ? i % run : i);
+    const auto normal = [&](vec v) {
         for (float &t : v.at)
             t = (t - mean) * scale;
-        if (w) {
-            const vec by = fxrt_cuda_load<S::V>(w + c);
-            for (int j = 0; j < S::V; j++)
-                v.at[j] *= by.at[j];
-        }
-        if (b) {
-            const vec more = fxrt_cuda_load<S::V>(b + c);
-            for (int j = 0; j < S::V; j++)
-                v.at[j] += more.at[j];
-        }
-        fxrt_cuda_store<S::V>(y + at(i, r.y_run), v);
-    });
+        return v;
+    };
+    const auto times = [&](vec v, unsigned i) {
+        const vec by = fxrt_cuda_load<S::V>(w + channel + (RUNS ? i % run : i));
+        for (int j = 0; j < S::V; j++)
+            v.at[j] *= by.at[j];
+        return v;
+    };
+    const auto plus = [&](vec v, unsigned i) {
+        const vec more = fxrt_cuda_load<S::V>(b + channel + (RUNS ? i % run : i));
+        for (int j = 0; j < S::V; j++)
+            v.at[j] += more.at[j];
+        return v;
+    };
+    if constexpr (S::PER > 0) { /* a loop each, so that all loads of w are on their way at once, then all of b */
+        fxrt_cuda_each<S>(r.n, [&](int k, unsigned) { keep[k] = normal(keep[k]); });
+        if (w)
+            fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) { keep[k] = times(keep[k], i); });
+        if (b)
+            fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) { keep[k] = plus(keep[k], i); });
+        fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) { fxrt_cuda_store<S::V>(y + at(i, r.y_run), keep[k]); });
+    } else {
+        fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) {
+            vec v = normal(value(k, i));
+            v = w ? times(v, i) : v;
+            v = b ? plus(v, i) : v;
+            fxrt_cuda_store<S::V>(y + at(i, r.y_run), v);
+        });
+    }
 }
 
 template <bool MEAN, bool RUNS>
@@ -245,7 +262,7 @@ FXRT_HOST cudaError_t fxrt_cuda_norm_any(const fxrt_cuda_norm_rows &r, const flo
     const bool wide = (r.run | r.x_run | r.y_run | r.x_image | r.y_image) % 4 == 0 && fxrt_cuda_aligned(x, y, w, b);
     return fxrt_cuda_by_length(r.n, wide, [&](auto shape) {
         using S = decltype(shape);
-        return FXCC_LAUNCH((fxrt_cuda_norm<MEAN, RUNS, S>), dim3((r.rows - 1) / S::ROWS + 1), dim3(S::THREADS, S::ROWS), 0, stream, r, x, w, b, y);
+        return FXCC_LAUNCH((fxrt_cuda_norm<MEAN, RUNS, S>), S::grid(r.rows), S::block(r.rows), 0, stream, r, x, w, b, y);
     });
 }
 FXRT_HOST cudaError_t fxrt_cuda_layer_norm(const fxrt_layer_norm_desc *d, const float *x, const float *w, const float *b, float *y, cudaStream_t stream)

@@ -177,17 +177,23 @@ static void test_global() {
     }
 }
 
-/* More images than a grid has blocks in y. */
+/* More images than a grid has blocks in y, so that some blocks take two. */
 static void test_many_images() {
     chance c;
-    fxrt_resize2d_desc many = {};
-    many.n = 65540;
-    many.ih = many.iw = many.oh = many.ow = many.c = 1;
-    many.xs_n = many.ys_n = 1;
-    many.xs_h = many.xs_w = many.ys_h = many.ys_w = 1;
-    const std::vector<float> in = c.numbers(65540);
-    for (const resize_kind &kind : resize_kinds) {
-        compare(many, kind.cpu, kind.cuda, in, in.size(), 0, 0, kind.name);
+    for (const int size : {1, 6}) { /* windows of a thread, of a block */
+        fxrt_resize2d_desc many = {};
+        many.n = 65540;
+        many.ih = many.iw = size;
+        many.oh = many.ow = many.c = 1;
+        many.xs_w = many.ys_n = many.ys_h = many.ys_w = 1;
+        many.xs_h = size;
+        many.xs_n = size * size;
+        const std::vector<float> in = c.numbers(static_cast<size_t>(many.n * many.xs_n));
+        for (const resize_kind &kind : resize_kinds) {
+            if (size == 1 || kind.cuda == fxrt_cuda_adaptive_max_pool2d) {
+                compare(many, kind.cpu, kind.cuda, in, static_cast<size_t>(many.n), 0, 0, kind.name);
+            }
+        }
     }
 }
 
@@ -196,6 +202,9 @@ int main() {
     each_schedule("pools of large windows", test_large_windows);
     each_schedule("adaptive pools and resampling", test_resize);
     each_schedule("global pools", test_global);
+#ifdef FXCU_HOST
+    fxcu_set_schedule(FXCU_WARP_REVERSE, 1);
+#endif
     test_many_images();
     return 0;
 }

@@ -115,6 +115,7 @@ static void test_softmax() {
         softmax_one(d, in, 0, false);
         softmax_one(d, in, 1, true);
     }
+    softmax_one({1026, 5, 1, 0}, c.numbers(1026 * 5), 0, false); /* four rows a block, the last of two */
 }
 
 /* One value of a row, or all: what makes a row NaN, and what does not. */
@@ -183,6 +184,7 @@ static void test_norms() {
         norm_one(d, true, 2, 0, false, 1e15f, &c); /* squares near the largest number */
         norm_one(d, false, 1, 0, false, 1e-15f, &c);
     }
+    norm_one({1025, 12, 12, 12, 1e-5f}, true, 2, 0, false, 1, &c); /* four rows a block, the last of one */
     const fxrt_layer_norm_desc again = {3, 40, 0, 40, 1e-5f}; /* one row again and again */
     norm_one(again, true, 2, 0, false, 1, &c);
 }
