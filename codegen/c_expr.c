@@ -501,9 +501,12 @@ static void count_operands(printer *pr, const fx_sexpr *x)
             count_uses(pr, x->arg[i]);
 }
 
-static const char *element(fx_emit *e, const fx_sexpr *load)
+const char *fx_c_element(fx_emit *e, int buf, const fx_affine *index)
 {
-    return fx_arena_printf(e->local, "%s[%s]", fx_c_buf(e, load->buf), fx_c_affine(e, &load->index));
+    for (size_t i = 0; i < e->n_pieces; i++)
+        if (e->pieces[i].buf == buf && fx_affine_equal(e->pieces[i].index, index))
+            return e->pieces[i].name;
+    return fx_arena_printf(e->local, "%s[%s]", fx_c_buf(e, buf), fx_c_affine(e, index));
 }
 
 static piece print(printer *pr, const fx_sexpr *x)
@@ -522,7 +525,7 @@ static piece print(printer *pr, const fx_sexpr *x)
         simple = true;
         break;
     case FX_S_LOAD:
-        r = (piece){element(e, x), P_PRIMARY};
+        r = (piece){fx_c_element(e, x->buf, &x->index), P_PRIMARY};
         if (is_half(x->dtype))
             r.text = fx_arena_printf(e->local, "fxrt_from_%s(%s)", half_name(x->dtype), r.text);
         break;
@@ -565,7 +568,7 @@ fx_status fx_c_stored(fx_emit *e, fx_dtype dtype, const fx_sexpr *x, const char 
     if (!is_half(dtype))
         return fx_c_value(e, x, out);
     if (x->op == FX_S_LOAD) {
-        *out = element(e, x);
+        *out = fx_c_element(e, x->buf, &x->index);
         return FX_OK;
     }
     if (x->op == FX_S_CONST) {

@@ -387,7 +387,7 @@ static void put_run_checks(fx_emit *e, fx_text *t, const char *missing)
         size_t n = 0;
         for (size_t i = 0; i < total; i++) {
             const fx_io *io = i < p->n_inputs ? &p->inputs[i] : &p->outputs[i - p->n_inputs];
-            if (align_of(io->dtype) != align)
+            if ((e->at_once && e->at_once[io->buf] ? 16 : align_of(io->dtype)) != align)
                 continue;
             const char *name = i < p->n_inputs ? e->inputs[i] : e->outputs[i - p->n_inputs];
             fx_printf(t, "%s(uintptr_t)%s", n == 0 ? "    if ((" : n % 4 == 0 ? " |\n         " : " | ", name);

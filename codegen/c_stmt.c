@@ -460,7 +460,7 @@ static fx_status store(void *user, const fx_stmt *s)
     fx_emit *e = user;
     const char *value;
     FX_TRY(fx_c_stored(e, e->p->bufs[s->buf].dtype, s->value, &value));
-    put_assignment(e, fx_arena_printf(e->local, "%s[%s]", fx_c_buf(e, s->buf), fx_c_affine(e, &s->index)), value);
+    put_assignment(e, fx_c_element(e, s->buf, &s->index), value);
     return FX_OK;
 }
 

@@ -11,7 +11,7 @@ static const struct {
     {"OK", "ok"},
     {"ERR_NULL", "a pointer is NULL"},
     {"ERR_SIZE", "the weights have not the size of this model's, or a run needs more memory than was made for it"},
-    {"ERR_ALIGN", "an input or output is not aligned to its type"},
+    {"ERR_ALIGN", "an input or output is not aligned to its type, or not to the 16 bytes that kernels read or write at once"},
     {"ERR_WEIGHTS", "these are not the weights of this model, or they are in another byte order"},
     {"ERR_FILE", "the file with the weights cannot be read"},
     {"ERR_MEMORY", "out of memory, on the host or the device"},
@@ -121,22 +121,22 @@ fx_status fx_cuda_header(fx_emit *e)
 
 /* ---- NAME.cu: for the device ------------------------------------------------------------------------------------ */
 
-/* A text of runtime/, its functions for the device; no longer static, so that no compiler counts which are used. */
+/* A text of runtime/, its functions for the device. */
 static void put_device_text(fx_text *t, const char *s)
 {
     static const char word[] = "static inline ";
     for (const char *at; (at = strstr(s, word)); s = at + sizeof word - 1) {
         fx_putn(t, s, (size_t)(at - s));
-        fx_puts(t, "__device__ inline ");
+        fx_puts(t, "FXRT_DEVICE ");
     }
     fx_puts(t, s);
 }
 
-/* runtime/cuda/launch.h */
-static void put_launch_text(fx_text *t)
+/* A text of runtime/cuda/. */
+static void put_cuda_text(fx_text *t, const char *name)
 {
     for (int i = 0; i < fx_n_cuda_texts; i++)
-        if (strcmp(fx_cuda_texts[i].name, "launch") == 0)
+        if (strcmp(fx_cuda_texts[i].name, name) == 0)
             fx_puts(t, fx_cuda_texts[i].text);
 }
 
@@ -342,10 +342,14 @@ fx_status fx_cuda_source(fx_emit *e)
     fx_put_comment(t, e->p->name, 120);
     fx_printf(t, ". Made by fxcc; see %s.h.\n * Contains functions of fxcc's runtime, under the Apache License v2.0 with LLVM Exceptions: no notice is due in a product. */\n"
                  "#include \"%s.h\"\n\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n", n, n);
-    put_launch_text(t);
+    put_cuda_text(t, "launch");
     if (has_checks(e))
         fx_printf(t, "\n/* Notes why the run fails; of several reasons one is told. */\n#define %s_FAIL(reason) atomicMax(status, (int)(reason))\n", e->PREFIX);
     put_texts(e, t);
+    if (e->at_once) {
+        fx_puts(t, "\n");
+        put_cuda_text(t, "vec");
+    }
     put_conversions(e, t);
     put_silence(e, t);
     fx_puts(t, "\n/* ---- the model's layers, in order: a kernel each ---- */\n");

@@ -1,5 +1,7 @@
 /* codegen/cuda_stmt.c: launches as CUDA kernels: the C printer's steps, but for heads, loops over a grid, and marks of loops.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
 #include "codegen/emit.h"
 
 /* ---- launches ------------------------------------------------------------------------------------------------------------- */
@@ -81,6 +83,41 @@ fx_status fx_cuda_launches(fx_program *p, fx_program *out)
     return FX_OK;
 }
 
+/* ---- what aligned loops read and write at once --------------------------------------------------------------------------------- */
+
+static void add_piece(fx_emit *e, const fx_stmt *loop, int buf, bool written, const fx_affine *index)
+{
+    if (!fx_dim_is(fx_affine_coef(index, loop->var), 1))
+        return; /* one element for all */
+    for (size_t i = 0; i < e->n_pieces; i++)
+        if (e->pieces[i].buf == buf && fx_affine_equal(e->pieces[i].index, index))
+            return;
+    fx_piece piece = {.buf = buf, .written = written, .index = index};
+    FX_PUSH(e->arena, e->pieces, e->n_pieces, e->cap_pieces) = piece;
+}
+
+static void find_loads(fx_emit *e, fx_map *seen, const fx_stmt *loop, const fx_sexpr *x)
+{
+    if (!x || fx_map_get(seen, x))
+        return;
+    fx_map_put(e->local, seen, x, e);
+    if (x->op == FX_S_LOAD)
+        add_piece(e, loop, x->buf, false, &x->index);
+    for (int i = 0; i < 3; i++)
+        find_loads(e, seen, loop, x->arg[i]);
+}
+
+static void find_pieces(fx_emit *e, const fx_stmt *loop)
+{
+    fx_map seen = {0};
+    e->n_pieces = 0;
+    for (const fx_stmt *s = loop->body; s; s = s->next) {
+        find_loads(e, &seen, loop, s->value);
+        if (s->kind == FX_ST_STORE)
+            add_piece(e, loop, s->buf, true, &s->index);
+    }
+}
+
 /* ---- facts ------------------------------------------------------------------------------------------------------------------ */
 
 static fx_status scan_loop(void *user, const fx_stmt *loop)
@@ -89,6 +126,14 @@ static fx_status scan_loop(void *user, const fx_stmt *loop)
     fx_emit *e = user;
     if (loop->loop == FX_LOOP_GRID && loop->extent.value > INT32_MAX - LARGEST_BLOCK)
         e->fact->wide = true; /* what the last block counts to */
+    if (loop->aligned) {
+        find_pieces(e, loop);
+        if (!e->at_once)
+            e->at_once = FX_NEW_ARRAY(e->arena, bool, e->p->n_bufs + 1);
+        for (size_t i = 0; i < e->n_pieces; i++)
+            e->at_once[e->pieces[i].buf] = true;
+        e->n_pieces = 0;
+    }
     return fx_c_scan_loop(user, loop);
 }
 
@@ -121,10 +166,55 @@ static void put_guard(fx_emit *e)
     fx_emit_line(e, "    return;");
 }
 
+/* "x + i * 4": where a piece begins. */
+static const char *place(fx_emit *e, const fx_piece *piece, const fx_stmt *loop)
+{
+    fx_affine first = *piece->index;
+    fx_affine_add(e->ctx, &first, loop->var, fx_dim_of(-1));
+    const char *at = fx_c_affine(e, &first), *buf = fx_c_buf(e, piece->buf);
+    return strcmp(at, "0") == 0 ? buf : fx_arena_printf(e->local, "%s + %s", buf, at);
+}
+
+/* All is read before the loop; what it writes is gathered. */
+static fx_status aligned_begin(fx_emit *e, const fx_stmt *loop)
+{
+    long long width = loop->extent.value;
+    find_pieces(e, loop);
+    for (size_t i = 0; i < e->n_pieces; i++) {
+        fx_piece *p = &e->pieces[i];
+        const fx_buf *b = &e->p->bufs[p->buf];
+        p->name = fx_names_make(e->scope, fx_arena_printf(e->local, "%s_%lld", e->bufs[p->buf], width), FX_IDENT_MAX, "piece");
+        if (p->written)
+            fx_emit_line(e, "fxrt_cuda_vec<%lld, %s> %s;", width, fx_c_type(b->dtype), p->name);
+        else
+            fx_emit_line(e, "const auto %s = fxrt_cuda_load<%lld>(%s);", p->name, width, place(e, p, loop));
+    }
+    fx_stmt plain = fx_stmt_alone(loop);
+    plain.loop = FX_LOOP_SERIAL;
+    FX_TRY(fx_c_step_hooks.loop_begin(e, &plain));
+    for (size_t i = 0; i < e->n_pieces; i++)
+        e->pieces[i].name = fx_arena_printf(e->local, "%s.at[%s]", e->pieces[i].name, e->loops[loop->var].name);
+    return FX_OK;
+}
+
+static fx_status aligned_end(fx_emit *e, const fx_stmt *loop)
+{
+    FX_TRY(fx_c_step_hooks.loop_end(e, loop));
+    for (size_t i = 0; i < e->n_pieces; i++) {
+        const fx_piece *p = &e->pieces[i];
+        if (p->written)
+            fx_emit_line(e, "fxrt_cuda_store(%s, %.*s);", place(e, p, loop), (int)strcspn(p->name, "."), p->name);
+    }
+    e->n_pieces = 0;
+    return FX_OK;
+}
+
 static fx_status loop_begin(void *user, const fx_stmt *loop)
 {
     static const char *const usual[] = {"x", "y", "z"};
     fx_emit *e = user;
+    if (loop->aligned)
+        return aligned_begin(e, loop);
     if (loop->loop != FX_LOOP_GRID)
         return fx_c_step_hooks.loop_begin(user, loop);
     fx_loopname *l = &e->loops[loop->var];
@@ -148,7 +238,9 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
 
 static fx_status loop_end(void *user, const fx_stmt *loop)
 {
-    return loop->loop == FX_LOOP_GRID ? FX_OK : fx_c_step_hooks.loop_end(user, loop);
+    if (loop->loop == FX_LOOP_GRID)
+        return FX_OK;
+    return loop->aligned ? aligned_end(user, loop) : fx_c_step_hooks.loop_end(user, loop);
 }
 
 fx_status fx_cuda_steps(fx_emit *e, fx_text *t)

@@ -79,6 +79,14 @@ typedef struct fx_spelling {
 } fx_spelling;
 extern const fx_spelling fx_spell_c, fx_spell_cuda;
 
+/* What an aligned loop reads or writes at once: its elements, one an iteration. */
+typedef struct fx_piece {
+    int buf;
+    bool written;
+    const fx_affine *index;
+    const char *name;
+} fx_piece;
+
 typedef struct fx_emit {
     fx_program *p;
     const fx_emit_options *opt;
@@ -118,6 +126,7 @@ typedef struct fx_emit {
     fx_reason *reasons; size_t n_reasons, cap_reasons; /* symbols' ranges, limits, checks, in this order */
     fx_map checks;               /* from a CHECK statement to the name of its status */
     bool kernels[FX_K_COUNT];    /* called somewhere */
+    bool *at_once;               /* CUDA, by buffer: some access is of 16 bytes, or may be; NULL: none is */
     unsigned acts;               /* mask of activations in descriptors */
     fx_file *files; size_t n_files, cap_files;
 
@@ -131,6 +140,7 @@ typedef struct fx_emit {
     bool *assigned;              /* by local: set after its declaration */
     fx_loopname *loops;          /* by loop variable */
     const char **params;         /* by buffer: its name as parameter; NULL: none */
+    fx_piece *pieces; size_t n_pieces, cap_pieces; /* CUDA: of the aligned loop at hand */
 } fx_emit;
 
 void fx_emit_line(fx_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* indented, with a newline */
@@ -160,6 +170,7 @@ fx_status fx_c_stored(fx_emit *e, fx_dtype dtype, const fx_sexpr *x, const char 
 fx_status fx_c_scan_value(fx_emit *e, const fx_sexpr *x); /* notes what the file must contain, refuses what has no spelling */
 void fx_c_scan_buf(fx_emit *e, int buf, bool written);    /* c_stmt.c: notes a use by the step at hand */
 fx_status fx_c_scan_affine(fx_emit *e, const fx_affine *a);
+const char *fx_c_element(fx_emit *e, int buf, const fx_affine *index); /* "x[i * 8 + j]" */
 const char *fx_c_buf(fx_emit *e, int buf);       /* a buffer in the current step: "x", "weights->conv1_weight" */
 void fx_put_float(fx_text *t, float v, bool suffix); /* shortest decimal: 1.5f, INFINITY */
 int fx_format_float(char buf[24], float v);      /* the same with suffix, into buf; its length */

@@ -145,6 +145,9 @@ typedef struct fx_stmt {
     fx_loop_kind loop;
     int axis;                  /* GRID, BLOCK, THREAD: 0 x, 1 y, 2 z */
     int threads;               /* GRID: of a block, along the axis */
+    bool aligned;              /* VECTOR in a GRID: what its iterations read or write along it is neighbours, `extent` of them, whose first one lies at a
+                                  multiple of the extent: at most 16 bytes, read before and written behind the loop at once. Only stores and locals are
+                                  inside, and nothing that it stores to is read */
     const char *hint;          /* name of the axis: "n", "h", "c" */
     struct fx_stmt *body;      /* LOOP, IF, CHECK */
     /* STORE buf[index] = value; LOCAL dtype local = value; SET local = value */

@@ -58,6 +58,9 @@ const char *fx_check_buf_name(const fx_check *c, int buf);
 const fx_check_local *fx_check_find_local(const fx_check *c, int id);
 bool fx_check_sees_array(const fx_check *c, int buf);
 
+/* program_aligned.c: what program.h says of aligned loops */
+void fx_check_aligned(fx_check *c, const fx_stmt *loop, bool grid);
+
 /* program_kernel_check.c */
 void fx_check_call(fx_check *c, const fx_call_stmt *call);
 /* program_races.c: the loop just entered, the last of c->vars, around s->body, whose indices are sound. */

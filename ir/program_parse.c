@@ -275,6 +275,7 @@ static fx_status parse_loop(parser *p, fx_stmt *s)
             break;
         }
     }
+    s->aligned = s->loop == FX_LOOP_VECTOR && fx_lex_accept(lx, "aligned");
     if (s->loop == FX_LOOP_GRID || s->loop == FX_LOOP_BLOCK || s->loop == FX_LOOP_THREAD) {
         while (s->axis < 3 && !fx_lex_is(lx, axes[s->axis]))
             s->axis++;

@@ -454,7 +454,9 @@ static void check_nesting(fx_check *c, const fx_stmt *s)
         fx_check_bad(c, "the block loop v%d is inside a grid loop", s->var);
     if (s->loop == FX_LOOP_BLOCK && (thread || inside(c, FX_LOOP_PARALLEL) || inside(c, FX_LOOP_VECTOR)))
         fx_check_bad(c, "the block loop v%d is inside a thread, parallel or vector loop", s->var);
-    if ((s->loop == FX_LOOP_PARALLEL || s->loop == FX_LOOP_VECTOR) && gpu)
+    if (s->aligned)
+        fx_check_aligned(c, s, grid);
+    else if ((s->loop == FX_LOOP_PARALLEL || s->loop == FX_LOOP_VECTOR) && gpu)
         fx_check_bad(c, "the %s loop v%d is inside a %s loop", kind, s->var, grid ? "grid" : "block");
     if ((s->loop == FX_LOOP_BLOCK || s->loop == FX_LOOP_THREAD) && (s->axis < 0 || s->axis > 2))
         fx_check_bad(c, "the %s loop v%d: expected axis 0 to 2, got %d", kind, s->var, s->axis);

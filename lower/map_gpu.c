@@ -14,7 +14,7 @@ static bool is_launch(const fx_stmt *s)
 static void make_serial(fx_stmt *s)
 {
     for (; s; s = s->next) {
-        if (s->kind == FX_ST_LOOP && (s->loop == FX_LOOP_PARALLEL || s->loop == FX_LOOP_VECTOR))
+        if (s->kind == FX_ST_LOOP && (s->loop == FX_LOOP_PARALLEL || (s->loop == FX_LOOP_VECTOR && !s->aligned)))
             s->loop = FX_LOOP_SERIAL;
         make_serial(s->body);
     }

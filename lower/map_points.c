@@ -2,12 +2,13 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * The outer loops that may run at once become at most three axes of a grid. Loops that step through every access as one loop would are one axis;
- * the axis along which most accesses are dense is x, since neighbouring threads are neighbours along x. What is left stays in the thread. */
+ * the axis along which most accesses are dense is x, since neighbouring threads are neighbours along x. What is left stays in the thread.
+ * Where all accesses are dense along x or do not depend on it, and begin where they may, a thread takes 16 bytes of neighbours. */
 #include <string.h>
 
 #include "lower/map_gpu.h"
 
-enum { AXES = 3, MOST_BLOCKS = 65535, MOST_THREADS_Z = 64 };
+enum { AXES = 3, BYTES = 16, MOST_BLOCKS = 65535, MOST_THREADS_Z = 64 };
 
 /* An outer loop that may run at once, or several that step as one. */
 typedef struct points_loop {
@@ -26,6 +27,9 @@ typedef struct points {
     const fx_stmt *chain[FX_MAX_LOOPS]; int n_chain;                /* the outer loops that may run at once, outermost first */
     points_loop loops[FX_MAX_LOOPS]; int n_loops;                   /* the same, merged */
     fx_map copies;                /* from an expression to its copy */
+    int n_inside;                 /* loops */
+    int width, width_var, x_var;  /* neighbours a thread takes along x, and the loop over them */
+    const fx_stmt *inner;         /* what is inside that loop */
 } points;
 
 /* ---- what the nest touches ------------------------------------------------------------------------------------------------- */
@@ -64,6 +68,7 @@ static void look_at(points *w, const fx_stmt *s)
             FX_PUSH(w->m->l->piece, w->set, w->n_set, w->cap_set) = s->local;
         for (int i = 0; i < s->n_cond; i++)
             add_affine(w, &s->cond[i]);
+        w->n_inside += s->kind == FX_ST_LOOP;
         look_at(w, s->body);
     }
 }
@@ -209,6 +214,105 @@ static void choose_axes(points *w)
             axis[a]->axis = a;
 }
 
+/* ---- neighbours --------------------------------------------------------------------------------------------------------------- */
+
+/* Whether the variable is gone: that of a loop which another one counts for, or of one iteration. */
+static bool is_gone(const points *w, int var)
+{
+    bool chained = false;
+    for (int i = 0; i < w->n_chain; i++)
+        chained |= w->chain[i]->var == var;
+    for (int i = 0; i < w->n_loops; i++)
+        if (w->loops[i].loop->var == var)
+            return false;
+    return chained;
+}
+
+static bool is_stored(const points *w, int buf)
+{
+    for (size_t i = 0; i < w->n_accesses; i++)
+        if (w->accesses[i].write && w->accesses[i].buf == buf)
+            return true;
+    return false;
+}
+
+/* Whether so many neighbours of the access along x are one piece of memory, or one element. */
+static bool is_piece(const points *w, const struct access *a, int var, int width)
+{
+    fx_context *ctx = w->m->p->ctx;
+    fx_dim along = fx_affine_coef(a->index, var), rest, by = fx_dim_of(width);
+    if (fx_dim_is(along, 0))
+        return !a->write;
+    bool piece = fx_dim_is(along, 1) && fx_dim_divide(ctx, a->index->base, by, &rest);
+    for (int i = 0; i < a->index->n && piece; i++)
+        piece = a->index->var[i] == var || is_gone(w, a->index->var[i]) || fx_dim_divide(ctx, a->index->coef[i], by, &rest);
+    return piece && (size_t)width * fx_dtype_size(w->m->p->bufs[a->buf].dtype) <= BYTES;
+}
+
+static bool depends_on(points *w, fx_map *seen, const fx_sexpr *x, int var)
+{
+    if (!x || fx_map_get(seen, x))
+        return false;
+    fx_map_put(w->m->l->piece, seen, x, w);
+    bool depends = (x->op == FX_S_LOAD || x->op == FX_S_INDEX) && !fx_dim_is(fx_affine_coef(&x->index, var), 0);
+    for (int i = 0; i < fx_sop_arity(x->op) && !depends; i++)
+        depends = depends_on(w, seen, x->arg[i], var);
+    return depends;
+}
+
+/* The innermost list, of stores and locals alone, which only locals, checks and guards that do not depend on the variable are around; NULL: there is none. */
+static const fx_stmt *inner_list(points *w, const fx_stmt *s, int var)
+{
+    fx_map seen = {0};
+    for (const fx_stmt *list = s; s; s = s->next) {
+        bool around = s->kind == FX_ST_LOOP || s->kind == FX_ST_CHECK || s->kind == FX_ST_IF;
+        if (around && s->next)
+            return NULL;
+        for (int i = 0; i < s->n_cond; i++)
+            if (!fx_dim_is(fx_affine_coef(&s->cond[i], var), 0))
+                return NULL;
+        for (const fx_stmt *l = list; around && l != s; l = l->next)
+            if (l->kind == FX_ST_STORE || depends_on(w, &seen, l->value, var))
+                return NULL;
+        if (around)
+            return inner_list(w, s->body, var);
+        if (s->kind != FX_ST_STORE && s->kind != FX_ST_LOCAL && s->kind != FX_ST_COMMENT)
+            return NULL;
+        if (!s->next)
+            return list;
+    }
+    return NULL;
+}
+
+/* As many neighbours as the widest elements allow. */
+static void choose_width(points *w, const fx_stmt *nest)
+{
+    points_loop *x = NULL;
+    int in_thread = w->n_inside - w->n_chain;
+    for (int i = 0; i < w->n_loops; i++) {
+        in_thread += w->loops[i].axis < 0;
+        x = w->loops[i].axis == 0 ? &w->loops[i] : x;
+    }
+    if (!x || in_thread || !(w->inner = inner_list(w, nest, x->loop->var)))
+        return;
+    for (size_t i = 0; i < w->n_accesses; i++)
+        if (!w->accesses[i].write && is_stored(w, w->accesses[i].buf))
+            return;
+    for (int width = BYTES; width > 1; width /= 2) {
+        fx_dim extent;
+        bool fits = fx_dim_divide(w->m->p->ctx, x->extent, fx_dim_of(width), &extent);
+        for (size_t i = 0; i < w->n_accesses && fits; i++)
+            fits = is_piece(w, &w->accesses[i], x->loop->var, width);
+        if (!fits)
+            continue;
+        w->width = width;
+        w->x_var = x->loop->var;
+        w->width_var = w->m->next_var++;
+        x->extent = extent;
+        return;
+    }
+}
+
 /* ---- the grid ------------------------------------------------------------------------------------------------------------------ */
 
 /* Loops of the chain that are not in the thread any more. */
@@ -223,24 +327,16 @@ static bool is_taken(const points *w, const fx_stmt *s)
     return chained;
 }
 
-/* Whether the variable is gone: that of a loop which another one counts for, or of one iteration. */
-static bool is_gone(const points *w, int var)
-{
-    bool chained = false;
-    for (int i = 0; i < w->n_chain; i++)
-        chained |= w->chain[i]->var == var;
-    for (int i = 0; i < w->n_loops; i++)
-        if (w->loops[i].loop->var == var)
-            return false;
-    return chained;
-}
-
 static fx_affine copy_affine(points *w, const fx_affine *a)
 {
     fx_affine r = fx_affine_dim(a->base);
     for (int i = 0; i < a->n; i++)
-        if (a->var[i] < 0 || !is_gone(w, a->var[i]))
+        if (w->width && a->var[i] == w->x_var) {
+            fx_affine_add(w->m->p->ctx, &r, w->x_var, fx_dim_scale(w->m->p->ctx, a->coef[i], w->width));
+            fx_affine_add(w->m->p->ctx, &r, w->width_var, a->coef[i]);
+        } else if (a->var[i] < 0 || !is_gone(w, a->var[i])) {
             fx_affine_add(w->m->p->ctx, &r, a->var[i], a->coef[i]);
+        }
     return r;
 }
 
@@ -261,8 +357,21 @@ static const fx_sexpr *copy_value(points *w, const fx_sexpr *x)
     return c;
 }
 
+static fx_stmt *neighbours_of(points *w, fx_stmt *body)
+{
+    fx_stmt *s = fx_stmt_new(w->m->p, FX_ST_LOOP);
+    s->var = w->width_var;
+    s->extent = fx_dim_of(w->width);
+    s->loop = FX_LOOP_VECTOR;
+    s->aligned = true;
+    s->hint = "k";
+    s->body = body;
+    return s;
+}
+
 static fx_stmt *copy_body(points *w, const fx_stmt *s)
 {
+    const bool inner = w->width && s == w->inner;
     fx_stmt *first = NULL, **tail = &first;
     for (; s; s = s->next) {
         if (s->kind == FX_ST_LOOP && is_taken(w, s)) {
@@ -282,7 +391,7 @@ static fx_stmt *copy_body(points *w, const fx_stmt *s)
         while (*tail)
             tail = &(*tail)->next;
     }
-    return first;
+    return inner ? neighbours_of(w, first) : first;
 }
 
 static fx_stmt *grid_of(points *w, fx_stmt *body)
@@ -317,5 +426,6 @@ fx_stmt *fx_map_points(fx_gpu_map *m, const fx_stmt *nest)
     find_chain(&w, nest);
     merge_chain(&w);
     choose_axes(&w);
+    choose_width(&w, nest);
     return grid_of(&w, copy_body(&w, nest));
 }
