@@ -12,7 +12,8 @@ struct fxrt_cuda_window {
 /* The taps inside [0, size): *count of them (maybe none) from *at on. */
 FXRT_DEVICE void fxrt_cuda_taps(int start, int k, int dilation, int size, int *at, int *count)
 {
-    const int first = start < 0 ? (-start + dilation - 1) / dilation : 0, last = min(k, size > start ? (size - start + dilation - 1) / dilation : 0);
+    const int first = start < 0 ? (-start + dilation - 1) / dilation : 0;
+    const int last = min(k, size > start ? (size - start + dilation - 1) / dilation : 0);
     *at = start + first * dilation;
     *count = max(last - first, 0);
 }
@@ -67,7 +68,7 @@ template <bool MAX, int V> FXRT_DEVICE void fxrt_cuda_pool_put(float *y, fxrt_cu
 
 /* A thread an output; blocks in y take images in turn. D: fxrt_pool2d_desc or fxrt_resize2d_desc. */
 template <bool MAX, int V, class D>
-static __global__ void __launch_bounds__(256) fxrt_cuda_pool_points(D d, const float *__restrict__ x, float *__restrict__ y)
+static __global__ void __launch_bounds__(128) fxrt_cuda_pool_points(D d, const float *__restrict__ x, float *__restrict__ y)
 {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), vectors = d.c / V, pixel = i / vectors;
     if (pixel >= d.oh * d.ow)
@@ -93,7 +94,8 @@ static __global__ void __launch_bounds__(256) fxrt_cuda_pool_windows(D d, const 
 {
     __shared__ fxrt_cuda_vec<V> parts[8][32];
     const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
-    const int blocks = (d.c / V + 31) / 32, pixel = static_cast<int>(blockIdx.x) / blocks, c = (static_cast<int>(blockIdx.x) % blocks * 32 + lane) * V;
+    const int blocks = (d.c / V + 31) / 32, block = static_cast<int>(blockIdx.x);
+    const int pixel = block / blocks, c = (block % blocks * 32 + lane) * V;
     const int oy = pixel / d.ow, ox = pixel % d.ow;
     const fxrt_cuda_window w = fxrt_cuda_window_of<MAX>(d, oy, ox);
     const int taps = c < d.c ? w.rows * w.columns : 0;
@@ -117,23 +119,25 @@ static __global__ void __launch_bounds__(256) fxrt_cuda_pool_windows(D d, const 
 }
 
 /* taps: of a whole window. */
-template <bool MAX, int V, class D> FXRT_HOST cudaError_t fxrt_cuda_pool_launch(const D *d, long long taps, const float *x, float *y, cudaStream_t stream)
+template <bool MAX, int V, class D>
+FXRT_HOST cudaError_t fxrt_cuda_pool_launch(const D *d, long long taps, const float *x, float *y, cudaStream_t stream)
 {
     const long long pixels = static_cast<long long>(d->oh) * d->ow, vectors = d->c / V;
     const unsigned images = static_cast<unsigned>(d->n < 65535 ? d->n : 65535);
     if (pixels * (vectors + 32) > INT32_MAX)
         return cudaErrorInvalidValue;
     if (taps >= 32) {
-        return FXCC_LAUNCH((fxrt_cuda_pool_windows<MAX, V, D>), dim3(static_cast<unsigned>(pixels * ((vectors + 31) / 32)), images), dim3(32, 8), 0, stream,
-                           *d, x, y);
+        const dim3 grid(static_cast<unsigned>(pixels * ((vectors + 31) / 32)), images);
+        return FXCC_LAUNCH((fxrt_cuda_pool_windows<MAX, V, D>), grid, dim3(32, 8), 0, stream, *d, x, y);
     }
-    return FXCC_LAUNCH((fxrt_cuda_pool_points<MAX, V, D>), dim3(static_cast<unsigned>((pixels * vectors + 127) / 128), images), dim3(128), 0, stream, *d, x, y);
+    const dim3 grid(static_cast<unsigned>((pixels * vectors + 127) / 128), images);
+    return FXCC_LAUNCH((fxrt_cuda_pool_points<MAX, V, D>), grid, dim3(128), 0, stream, *d, x, y);
 }
 template <bool MAX, class D> FXRT_HOST cudaError_t fxrt_cuda_pool_any(const D *d, long long taps, const float *x, float *y, cudaStream_t stream)
 {
     if (d->n == 0 || d->oh == 0 || d->ow == 0 || d->c == 0)
         return cudaSuccess;
-    if ((d->c | d->xs_n | d->xs_h | d->xs_w | d->ys_n | d->ys_h | d->ys_w) % 4 == 0 && fxrt_cuda_aligned(x, y))
+    if (fxrt_cuda_fours(d->c, d->xs_n, d->xs_h, d->xs_w, d->ys_n, d->ys_h, d->ys_w) && fxrt_cuda_aligned(x, y))
         return fxrt_cuda_pool_launch<MAX, 4>(d, taps, x, y, stream);
     return fxrt_cuda_pool_launch<MAX, 1>(d, taps, x, y, stream);
 }

@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(128) fxrt_cuda_upsample(fxrt_resize2d_d
 
 template <class Sample> FXRT_HOST cudaError_t fxrt_cuda_upsample_any(const fxrt_resize2d_desc *d, const float *x, float *y, cudaStream_t stream)
 {
-    const bool wide = (d->c | d->xs_n | d->xs_h | d->xs_w | d->ys_n | d->ys_h | d->ys_w) % 4 == 0 && fxrt_cuda_aligned(x, y);
+    const bool wide = fxrt_cuda_fours(d->c, d->xs_n, d->xs_h, d->xs_w, d->ys_n, d->ys_h, d->ys_w) && fxrt_cuda_aligned(x, y);
     const long long threads = static_cast<long long>(d->oh) * d->ow * (wide ? d->c / 4 : d->c);
     if (threads == 0 || d->n == 0)
         return cudaSuccess;

@@ -154,7 +154,7 @@ template <bool LOG> FXRT_HOST cudaError_t fxrt_cuda_softmax_any(const fxrt_softm
     if (d->outer == 0 || d->n == 0 || d->inner == 0)
         return cudaSuccess;
     if (d->inner == 1) {
-        return fxrt_cuda_by_length(d->n, d->n % 4 == 0 && fxrt_cuda_aligned(x, y), [&](auto shape) {
+        return fxrt_cuda_by_length(d->n, fxrt_cuda_fours(d->n) && fxrt_cuda_aligned(x, y), [&](auto shape) {
             using S = decltype(shape);
             return FXCC_LAUNCH((fxrt_cuda_softmax_rows<LOG, S>), S::grid(d->outer), S::block(d->outer), 0, stream, *d, x, y);
         });
@@ -259,13 +259,14 @@ FXRT_HOST cudaError_t fxrt_cuda_norm_any(const fxrt_cuda_norm_rows &r, const flo
 {
     if (r.rows == 0 || r.n == 0)
         return cudaSuccess;
-    const bool wide = (r.run | r.x_run | r.y_run | r.x_image | r.y_image) % 4 == 0 && fxrt_cuda_aligned(x, y, w, b);
+    const bool wide = fxrt_cuda_fours(r.run, r.x_run, r.y_run, r.x_image, r.y_image) && fxrt_cuda_aligned(x, y, w, b);
     return fxrt_cuda_by_length(r.n, wide, [&](auto shape) {
         using S = decltype(shape);
         return FXCC_LAUNCH((fxrt_cuda_norm<MEAN, RUNS, S>), S::grid(r.rows), S::block(r.rows), 0, stream, r, x, w, b, y);
     });
 }
-FXRT_HOST cudaError_t fxrt_cuda_layer_norm(const fxrt_layer_norm_desc *d, const float *x, const float *w, const float *b, float *y, cudaStream_t stream)
+FXRT_HOST cudaError_t fxrt_cuda_layer_norm(const fxrt_layer_norm_desc *d, const float *x, const float *w, const float *b, float *y,
+                                           cudaStream_t stream)
 {
     return fxrt_cuda_norm_any<true, false>({d->rows, d->n, d->n, 1, 0, 0, d->x_m, d->y_m, d->eps}, x, w, b, y, stream);
 }
@@ -274,7 +275,8 @@ FXRT_HOST cudaError_t fxrt_cuda_rms_norm(const fxrt_layer_norm_desc *d, const fl
     return fxrt_cuda_norm_any<false, false>({d->rows, d->n, d->n, 1, 0, 0, d->x_m, d->y_m, d->eps}, x, w, nullptr, y, stream);
 }
 /* Sums are float32's, as PyTorch's on a GPU are, where the CPU kernel adds in double. */
-FXRT_HOST cudaError_t fxrt_cuda_group_norm(const fxrt_group_norm_desc *d, const float *x, const float *w, const float *b, float *y, cudaStream_t stream)
+FXRT_HOST cudaError_t fxrt_cuda_group_norm(const fxrt_group_norm_desc *d, const float *x, const float *w, const float *b, float *y,
+                                           cudaStream_t stream)
 {
     if (d->groups == 0)
         return cudaSuccess;

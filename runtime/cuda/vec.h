@@ -10,7 +10,8 @@ template <int V, class T> FXRT_DEVICE void fxrt_cuda_store(T *p, const fxrt_cuda
 /* Whether the pointers can be read by 16 bytes; NULL, which nobody reads, can. */
 FXRT_HOST bool fxrt_cuda_aligned(const void *a, const void *b, const void *c = nullptr, const void *d = nullptr)
 {
-    return (reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) | reinterpret_cast<uintptr_t>(c) | reinterpret_cast<uintptr_t>(d)) % 16 == 0;
+    const uintptr_t any = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) | reinterpret_cast<uintptr_t>(c) | reinterpret_cast<uintptr_t>(d);
+    return any % 16 == 0;
 }
 
 /* Whether places that lie so far apart, in elements, are as aligned as the first one. */

@@ -12,7 +12,7 @@
 
 #include "../../runtime/cuda/resize2d.h"
 
-/* Strides of pixels, rows and images, with gaps by chance or, where `by` is 4, such that all can be read by 16 bytes; how many elements they span. */
+/* Strides of pixels, rows and images, with gaps by chance, of four elements where `by` is 4; how many elements they span. */
 static size_t strides(chance *c, int by, int n, int h, int w, int channels, int32_t *s_n, int32_t *s_h, int32_t *s_w) {
     *s_w = channels + by * c->between(0, 4 / by);
     *s_h = *s_w * w + by * c->between(0, 4 / by);
@@ -25,7 +25,8 @@ template <class D> using cuda_kernel = cudaError_t (*)(const D *, const float *,
 
 /* Both kernels from the same input; what is not part of the output stays NaN. */
 template <class D>
-static void compare(const D &d, cpu_kernel<D> cpu, cuda_kernel<D> cuda, const std::vector<float> &in, size_t y_size, size_t off, double tolerance, const char *what) {
+static void compare(const D &d, cpu_kernel<D> cpu, cuda_kernel<D> cuda, const std::vector<float> &in, size_t y_size, size_t off, double tolerance,
+                    const char *what) {
     std::vector<float> want(y_size, NAN);
     const shifted x(in, off), y(want, off);
     cpu(&d, in.data(), want.data());
@@ -51,11 +52,11 @@ static void pool_one(fxrt_pool2d_desc d, bool max, bool ceil_mode, bool specials
         in[static_cast<size_t>(c->between(0, static_cast<int>(in.size()) - 1))] = c->one_of(2) ? INFINITY : -INFINITY;
     }
     char what[200];
-    snprintf(what, sizeof what, "%s %dx%dx%d -> %dx%d k %d,%d s %d,%d p %d,%d d %d,%d count %d divisor %d", max ? "max" : "avg", d.ih, d.iw, d.c, d.oh, d.ow,
-             d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.dh, d.dw, d.count_include_pad, d.divisor);
+    snprintf(what, sizeof what, "%s %dx%dx%d -> %dx%d k %d,%d s %d,%d p %d,%d d %d,%d count %d divisor %d", max ? "max" : "avg", d.ih, d.iw, d.c,
+             d.oh, d.ow, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.dh, d.dw, d.count_include_pad, d.divisor);
     const size_t off = by == 4 ? 0 : static_cast<size_t>(c->between(0, 1));
-    compare<fxrt_pool2d_desc>(d, max ? fxrt_max_pool2d : fxrt_avg_pool2d, max ? fxrt_cuda_max_pool2d : fxrt_cuda_avg_pool2d, in, y_size, off, max ? 0 : 1e-6,
-                              what);
+    compare<fxrt_pool2d_desc>(d, max ? fxrt_max_pool2d : fxrt_avg_pool2d, max ? fxrt_cuda_max_pool2d : fxrt_cuda_avg_pool2d, in, y_size, off,
+                              max ? 0 : 1e-6, what);
 }
 
 static void test_pools() {
