@@ -1,8 +1,9 @@
 /* conv_tile.h: convolution of channels-last f32 images as an implicit matrix product, in tiles of shared memory; conv2d.h and
- * conv_transpose2d.h launch it. Follows vec.h and act.h.
+ * conv_transpose2d.h launch it. Follows
+ * conv_points.h.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
- * A block makes Tile::M output pixels x Tile::N output channels of one group: grid (pixels, channels, groups [x phases]). Sums run over the
+ * A block makes Tile::M output pixels x Tile::N output channels of one group: grid (pixels, channels, groups x phases or parts). Sums run over the
  * taps and the input channels, in the order of the weights [groups*oc][kh][kw][ic], Tile::K at a time: while the threads multiply one buffer of
  * shared memory, what the next one needs is on its way to their registers. Nothing is unrolled into an im2col matrix: each element is
  * read where it lies, and one outside of the image is zero. */
@@ -51,11 +52,12 @@ struct __align__(16) fxrt_cuda_conv_pixel {
     int iy, ix;
 };
 
-/* V: neighbours in the innermost direction per access of x and w. wide: y, b and r allow accesses of 16 bytes. As many blocks are to fit the
+/* V: neighbours in the innermost direction per access of x and w. wide: y, b and r allow accesses of 16 bytes. parts: of each sum; each is a
+ * result of its own in y, one after the other. As many blocks are to fit the
  * registers of a multiprocessor as do without spilling any. */
 template <class Tile, int V, bool Transposed>
 static __global__ void __launch_bounds__(Tile::threads, Transposed ? 3 : 4)
-    fxrt_cuda_conv(fxrt_conv2d_desc d, bool wide, const float *__restrict__ x, const float *__restrict__ w, const float *__restrict__ b,
+    fxrt_cuda_conv(fxrt_conv2d_desc d, bool wide, int parts, const float *__restrict__ x, const float *__restrict__ w, const float *__restrict__ b,
                    const float *r, float *y)
 {
     constexpr int lanes = Tile::K / V;                /* threads that fetch one row of K elements */
@@ -69,7 +71,7 @@ static __global__ void __launch_bounds__(Tile::threads, Transposed ? 3 : 4)
     __shared__ fxrt_cuda_conv_pixel pixels[Tile::M];
 
     const int thread = static_cast<int>(threadIdx.x);
-    int group = static_cast<int>(blockIdx.z);
+    int group = static_cast<int>(blockIdx.z), part = 0;
     fxrt_cuda_conv_axis vertical = fxrt_cuda_conv_plain(d.oh, d.kh, d.sh, d.ph, d.dh);
     fxrt_cuda_conv_axis across = fxrt_cuda_conv_plain(d.ow, d.kw, d.sw, d.pw, d.dw);
     if (Transposed) {
@@ -77,6 +79,10 @@ static __global__ void __launch_bounds__(Tile::threads, Transposed ? 3 : 4)
         group %= d.groups;
         vertical = fxrt_cuda_conv_phase(phase / d.sw, d.oh, d.kh, d.sh, d.ph, d.dh);
         across = fxrt_cuda_conv_phase(phase % d.sw, d.ow, d.kw, d.sw, d.pw, d.dw);
+    } else {
+        part = group / d.groups;
+        group %= d.groups;
+        y += static_cast<long long>(part) * d.n * d.ys_n;
     }
     const int total = d.n * vertical.count * across.count, first_m = static_cast<int>(blockIdx.x) * Tile::M;
     const int first_n = static_cast<int>(blockIdx.y) * Tile::N;
@@ -100,8 +106,15 @@ static __global__ void __launch_bounds__(Tile::threads, Transposed ? 3 : 4)
 
     /* What this thread fetches: V elements from `channel` on of tap (tap_y, tap_x), for some pixels and some output channels. */
     const int lane = thread % lanes, fetch_row = thread / lanes;
-    const int steps = (vertical.taps * across.taps * d.ic + Tile::K - 1) / Tile::K;
+    int steps = (vertical.taps * across.taps * d.ic + Tile::K - 1) / Tile::K;
     int tap_y = 0, tap_x = 0, channel = lane * V;
+    if (!Transposed && parts > 1) {
+        const int first = static_cast<int>(static_cast<long long>(part) * steps / parts), tap = first * Tile::K / d.ic;
+        steps = static_cast<int>(static_cast<long long>(part + 1) * steps / parts) - first;
+        tap_y = tap / d.kw;
+        tap_x = tap % d.kw;
+        channel += first * Tile::K % d.ic;
+    }
     fxrt_cuda_vec<V> x_next[m_fetches], w_next[n_fetches];
     const long long w_row = static_cast<long long>(d.kh) * d.kw * d.ic;
     w += (static_cast<long long>(group) * d.oc + first_n) * w_row;
@@ -226,10 +239,10 @@ static __global__ void __launch_bounds__(Tile::threads, Transposed ? 3 : 4)
 }
 
 /* The largest grid of all phases: phase 0 has the most pixels. Returns false where their number is not an int's. */
-template <class Tile, bool Transposed> FXRT_HOST bool fxrt_cuda_conv_grid(const fxrt_conv2d_desc *d, dim3 *grid)
+template <class Tile, bool Transposed> FXRT_HOST bool fxrt_cuda_conv_grid(const fxrt_conv2d_desc *d, int parts, dim3 *grid)
 {
     const long long rows = Transposed ? (d->oh + d->sh - 1) / d->sh : d->oh, columns = Transposed ? (d->ow + d->sw - 1) / d->sw : d->ow;
-    const long long pixels = d->n * rows * columns, z = static_cast<long long>(d->groups) * (Transposed ? d->sh * d->sw : 1);
+    const long long pixels = d->n * rows * columns, z = static_cast<long long>(d->groups) * (Transposed ? d->sh * d->sw : parts);
     grid->x = static_cast<unsigned>((pixels + Tile::M - 1) / Tile::M);
     grid->y = static_cast<unsigned>((d->oc + Tile::N - 1) / Tile::N);
     grid->z = static_cast<unsigned>(z);
@@ -237,22 +250,21 @@ template <class Tile, bool Transposed> FXRT_HOST bool fxrt_cuda_conv_grid(const 
 }
 
 template <class Tile, bool Transposed>
-FXRT_HOST cudaError_t fxrt_cuda_conv_launch(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
-                                            cudaStream_t stream)
+FXRT_HOST cudaError_t fxrt_cuda_conv_launch(const fxrt_conv2d_desc *d, int parts, const float *x, const float *w, const float *b, const float *r,
+                                            float *y, cudaStream_t stream)
 {
     dim3 grid;
-    if (!fxrt_cuda_conv_grid<Tile, Transposed>(d, &grid) || d->ic < 1) {
+    if (!fxrt_cuda_conv_grid<Tile, Transposed>(d, parts, &grid) || d->ic < 1) {
         return cudaErrorInvalidValue;
     }
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) { /* an empty result */
         return cudaSuccess;
     }
-    const bool wide = fxrt_cuda_aligned(b, r, y) && fxrt_cuda_fours(d->oc, d->ys_n, d->ys_h, d->ys_w) &&
-                      (!r || fxrt_cuda_fours(d->rs_n, d->rs_h, d->rs_w));
+    const bool wide = d->oc % 4 == 0 && fxrt_cuda_points_by_four(d, b, r, y);
     if (fxrt_cuda_aligned(x, w) && fxrt_cuda_fours(d->ic, d->xs_n, d->xs_h, d->xs_w)) {
-        return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 4, Transposed>), grid, Tile::threads, 0, stream, *d, wide, x, w, b, r, y);
+        return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 4, Transposed>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, y);
     }
-    return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 1, Transposed>), grid, Tile::threads, 0, stream, *d, wide, x, w, b, r, y);
+    return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 1, Transposed>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, y);
 }
 
 /* Large tiles do most arithmetic per byte, where there are enough of them to keep a device at work. */
@@ -262,9 +274,9 @@ FXRT_HOST cudaError_t fxrt_cuda_conv_choose(const fxrt_conv2d_desc *d, const flo
                                             cudaStream_t stream)
 {
     dim3 grid;
-    const bool fits = fxrt_cuda_conv_grid<fxrt_cuda_conv_large, Transposed>(d, &grid);
+    const bool fits = fxrt_cuda_conv_grid<fxrt_cuda_conv_large, Transposed>(d, 1, &grid);
     if (fits && static_cast<unsigned long long>(grid.x) * grid.y * grid.z >= FXRT_CUDA_CONV_ENOUGH) {
-        return fxrt_cuda_conv_launch<fxrt_cuda_conv_large, Transposed>(d, x, w, b, r, y, stream);
+        return fxrt_cuda_conv_launch<fxrt_cuda_conv_large, Transposed>(d, 1, x, w, b, r, y, stream);
     }
-    return fxrt_cuda_conv_launch<fxrt_cuda_conv_small, Transposed>(d, x, w, b, r, y, stream);
+    return fxrt_cuda_conv_launch<fxrt_cuda_conv_small, Transposed>(d, 1, x, w, b, r, y, stream);
 }
