@@ -47,13 +47,13 @@ static void put_descriptor_type(fx_text *t, const struct descriptor *d)
 }
 
 /* Around what several files of one translation unit have in common. */
-static void once(const fx_emit *e, fx_text *t, const char *what)
+void fx_c_once(const fx_emit *e, fx_text *t, const char *what)
 {
     if (e->opt->shared)
         fx_printf(t, "#ifndef FXRT_ONCE_%s\n#define FXRT_ONCE_%s\n", what, what);
 }
 
-static void end_once(const fx_emit *e, fx_text *t)
+void fx_c_end_once(const fx_emit *e, fx_text *t)
 {
     if (e->opt->shared)
         fx_puts(t, "#endif\n");
@@ -106,12 +106,12 @@ static fx_status put_texts(fx_emit *e, fx_text *t)
             continue;
         const char *s = fx_runtime_texts[i].text;
         fx_puts(t, "\n");
-        once(e, t, fx_runtime_texts[i].name);
+        fx_c_once(e, t, fx_runtime_texts[i].name);
         fx_puts(t, s);
         size_t n = strlen(s);
         if (n && s[n - 1] != '\n')
             fx_puts(t, "\n");
-        end_once(e, t);
+        fx_c_end_once(e, t);
     }
     return FX_OK;
 }
@@ -158,15 +158,15 @@ fx_status fx_c_kernels(fx_emit *e, fx_text *t)
     }
     fx_printf(t, "\n/* ---- kernels of fxcc's runtime, for %d lane%s%s ---- */\n", g->lanes, g->lanes == 1 ? "" : "s",
               g->fma ? ", fused multiply-add" : "");
-    once(e, t, "target");
+    fx_c_once(e, t, "target");
     fx_printf(t, "#define FXRT_LANES %d\n#define FXRT_MR %d\n#define FXRT_NR %d\n#define FXRT_FMA %d\n", g->lanes, g->mr, g->nr, g->fma);
     fx_printf(t, "#define FXRT_ACT_MASK 0x%xu /* activations that occur */\n", e->opt->shared ? ~0u : e->acts);
     fx_puts(t, "#if defined(__GNUC__)\n#define FXRT_API static __attribute__((unused))\n#else\n#define FXRT_API static\n#endif\n");
-    end_once(e, t);
+    fx_c_end_once(e, t);
     fx_puts(t, "#if defined(__clang__)\n#pragma clang diagnostic push\n"
                "#pragma clang diagnostic ignored \"-Wunused-function\" /* the texts serve all models */\n#endif\n");
     if (any && !e->opt->link_runtime) {
-        once(e, t, "acts");
+        fx_c_once(e, t, "acts");
         fx_puts(t, "\nenum {");
         static const char *const acts[] = {
 #define FXRT_X(id, doc) #id,
@@ -176,16 +176,16 @@ fx_status fx_c_kernels(fx_emit *e, fx_text *t)
         for (int i = 0; i < FXRT_ACT_COUNT; i++)
             fx_printf(t, "%s%sFXRT_ACT_%s", i ? "," : "", i % 5 ? " " : "\n    ", acts[i]);
         fx_puts(t, "\n};\n\n");
-        end_once(e, t);
+        fx_c_end_once(e, t);
         for (size_t i = 0; i < sizeof descriptors / sizeof descriptors[0]; i++) {
             bool used = false;
             for (int k = 0; k < FX_K_COUNT; k++)
                 used |= e->kernels[k] && strcmp(fx_kernel_get((fx_kernel_id)k)->desc, descriptors[i].name) == 0;
             if (!used)
                 continue;
-            once(e, t, fx_arena_printf(e->arena, "%s_desc", descriptors[i].name));
+            fx_c_once(e, t, fx_arena_printf(e->arena, "%s_desc", descriptors[i].name));
             put_descriptor_type(t, &descriptors[i]);
-            end_once(e, t);
+            fx_c_end_once(e, t);
         }
     }
     FX_TRY(put_texts(e, t));

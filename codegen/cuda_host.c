@@ -133,11 +133,13 @@ static void put_device_text(fx_text *t, const char *s)
 }
 
 /* A text of runtime/cuda/. */
-static void put_cuda_text(fx_text *t, const char *name)
+static void put_cuda_text(fx_emit *e, fx_text *t, const char *name)
 {
+    fx_c_once(e, t, fx_arena_printf(e->arena, "cuda_%s", name));
     for (int i = 0; i < fx_n_cuda_texts; i++)
         if (strcmp(fx_cuda_texts[i].name, name) == 0)
             fx_puts(t, fx_cuda_texts[i].text);
+    fx_c_end_once(e, t);
 }
 
 static void put_texts(fx_emit *e, fx_text *t)
@@ -150,7 +152,9 @@ static void put_texts(fx_emit *e, fx_text *t)
             fx_puts(t, "\n/* ---- functions of fxcc's runtime ---- */\n#define FXRT_FMA 1 /* fused multiply-add is there and fast */\n");
         any = true;
         fx_puts(t, "\n");
+        fx_c_once(e, t, fx_runtime_texts[i].name);
         put_device_text(t, fx_runtime_texts[i].text);
+        fx_c_end_once(e, t);
     }
 }
 
@@ -298,16 +302,18 @@ static void put_run(fx_emit *e, fx_text *t)
     fx_c_run_begin(e, t, "!ctx");
     fx_printf(t, "    const %s_on_device here(ctx->device);\n    %s_CUDA(\"choosing the device\", here.error);\n\n", e->prefix, e->PREFIX);
     fx_cuda_launch_all(e, t);
+    bool streams = p->n_steps > 0;
     for (size_t i = 0; i < p->n_outputs; i++) {
         const fx_buf *b = &p->bufs[p->outputs[i].buf];
         if (!fx_c_needs_copy(p, i) || fx_dim_is(b->numel, 0))
             continue;
+        streams = true;
         fx_dim bytes = fx_dim_scale(e->ctx, b->numel, (int64_t)fx_dtype_size(b->dtype));
         fx_printf(t, "    %s_CUDA(\"%s\", cudaMemcpyAsync(%s, %s%s, %s%s, cudaMemcpyDeviceToDevice, stream));\n", e->PREFIX, e->outputs[i], e->outputs[i],
                   b->kind == FX_BUF_WEIGHT ? "weights->" : "", e->bufs[b->id], fx_dim_known(bytes) ? "" : "(size_t)",
                   fx_dim_known(bytes) ? fx_c_dim(e, bytes) : fx_c_factor(e, bytes));
     }
-    fx_printf(t, "    return %s_OK;\n}\n", e->PREFIX);
+    fx_printf(t, "%s    return %s_OK;\n}\n", streams ? "" : "    (void)stream;\n", e->PREFIX);
 }
 
 static void put_wait(fx_emit *e, fx_text *t)
@@ -342,13 +348,13 @@ fx_status fx_cuda_source(fx_emit *e)
     fx_put_comment(t, e->p->name, 120);
     fx_printf(t, ". Made by fxcc; see %s.h.\n * Contains functions of fxcc's runtime, under the Apache License v2.0 with LLVM Exceptions: no notice is due in a product. */\n"
                  "#include \"%s.h\"\n\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n", n, n);
-    put_cuda_text(t, "launch");
+    put_cuda_text(e, t, "launch");
     if (has_checks(e))
         fx_printf(t, "\n/* Notes why the run fails; of several reasons one is told. */\n#define %s_FAIL(reason) atomicMax(status, (int)(reason))\n", e->PREFIX);
     put_texts(e, t);
     if (e->at_once) {
         fx_puts(t, "\n");
-        put_cuda_text(t, "vec");
+        put_cuda_text(e, t, "vec");
     }
     put_conversions(e, t);
     put_silence(e, t);

@@ -212,6 +212,8 @@ fx_status fx_c_source(fx_emit *e);
 /* c_kernels.c: the kernels' text or prototypes */
 fx_status fx_c_kernels(fx_emit *e, fx_text *t);
 bool fx_c_needs_text(const fx_emit *e, const char *name); /* a file of runtime/ */
+void fx_c_once(const fx_emit *e, fx_text *t, const char *what); /* around what several files of one translation unit have in common */
+void fx_c_end_once(const fx_emit *e, fx_text *t);
 
 /* c_stack.c: a bound on the stack NAME_run takes */
 uint64_t fx_c_stack(const fx_emit *e);

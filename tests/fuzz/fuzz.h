@@ -233,9 +233,11 @@ void fz_fail(fz_failure *f, fz_stage stage, fx_context *ctx, const char *fmt, ..
 typedef struct fz_build {
     const char *compiler, *level;
     bool link_runtime;
+    const char *cuda;            /* the library of the host's CUDA, for programs of GPUs (docs/cuda.md); NULL: C is emitted */
 } fz_build;
 
-/* Emits, compiles and runs lowered cases as one translation unit in `folder`; f[i] says what became of case i. */
+/* Emits, compiles and runs lowered cases as one translation unit in `folder`; f[i] says what became of case i: FZ_REFUSED is no failure, but what
+ * CUDA has no form of yet. */
 void fz_unit_run(const char *folder, const fz_build *b, size_t n, fz_case *const *cases, fz_tally *tally, fz_failure *f);
 
 /* ---- shrink.c ---------------------------------------------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ typedef struct options {
     uint64_t seed;
     int64_t count, only;         /* only: that one case, -1: all */
     bool emit_c, jit, rows, all_rows, verbose;
-    const char *keep, *row, *target;
+    const char *keep, *row, *target, *emit_cuda;
     uint32_t dtypes;
     fx_fault fault;
 } options;
@@ -148,6 +148,11 @@ static fz_build draw_build(const session *s, int64_t unit, const char **target)
     static const char *const targets[] = {"generic", "native", "native", "x86_64-avx2"}, *const levels[] = {"-O0", "-O0", "-O1", "-O3"};
     fz_rng r = {fz_case_seed(s->o.seed ^ 0xabcdef, unit)};
     fz_build b = {.compiler = s->clang && fz_one_in(&r, 2) ? "clang" : "gcc", .level = levels[fz_below(&r, 4)], .link_runtime = fz_one_in(&r, 4)};
+    if (s->o.emit_cuda) {
+        *target = s->o.target ? s->o.target : "cuda";
+        b = (fz_build){.compiler = s->clang && fz_one_in(&r, 2) ? "clang++" : "g++", .level = fz_one_in(&r, 2) ? "-O0" : "-O1", .cuda = s->o.emit_cuda};
+        return b;
+    }
     *target = s->o.target ? s->o.target : targets[fz_below(&r, s->avx2 ? 4 : 3)];
     return b;
 }
@@ -192,13 +197,17 @@ static void run_unit(session *s, int64_t first, int n)
             failed(s, first + i, &b, c, &f);
         }
     }
-    if (s->o.emit_c && k) {
+    if ((s->o.emit_c || s->o.emit_cuda) && k) {
         char folder[400];
         snprintf(folder, sizeof folder, "%s/unit", s->folder);
         fz_unit_run(folder, &b, k, ready, NULL, failures);
     }
     for (size_t i = 0; i < k; i++) {
-        if (s->o.emit_c && failures[i].stage != FZ_OK)
+        bool emitted = s->o.emit_c || s->o.emit_cuda;
+        if (emitted && failures[i].stage == FZ_REFUSED) {
+            s->refused++;
+            count(s->refusals, &s->n_refusals, failures[i].kind);
+        } else if (emitted && failures[i].stage != FZ_OK)
             failed(s, number[i], &b, ready[i], &failures[i]);
         else
             s->compiled++;
@@ -228,7 +237,7 @@ static bool has_avx2(void)
 
 static int usage(void)
 {
-    fputs("fuzz [--seed S] [--count N] [--only I] [--emit-c] [--jit] [--keep DIR] [--row NAME] [--target NAME] [--dtypes float32,int8,...] [--rows] [--all-rows] [--verbose]\n", stderr);
+    fputs("fuzz [--seed S] [--count N] [--only I] [--emit-c] [--emit-cuda LIBFXCU.A] [--jit] [--keep DIR] [--row NAME] [--target NAME] [--dtypes float32,int8,...] [--rows] [--all-rows] [--verbose]\n", stderr);
     return 2;
 }
 
@@ -265,6 +274,8 @@ static bool parse(int argc, char **argv, options *o)
         const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(a, "--emit-c"))
             o->emit_c = true;
+        else if (!strcmp(a, "--emit-cuda") && *next)
+            o->emit_cuda = argv[++i];
         else if (!strcmp(a, "--jit"))
             o->jit = true;
         else if (!strcmp(a, "--rows"))
@@ -371,7 +382,7 @@ int main(int argc, char **argv)
         perror(s.folder);
         return 2;
     }
-    s.clang = s.o.emit_c && system("clang --version >/dev/null 2>&1") == 0;
+    s.clang = (s.o.emit_c || s.o.emit_cuda) && system("clang --version >/dev/null 2>&1") == 0;
     s.avx2 = has_avx2();
     if (s.o.keep)
         mkdir(s.o.keep, 0777);

@@ -13,10 +13,10 @@
 #include "codegen/codegen.h"
 #include "tests/fuzz/fuzz.h"
 
-/* What the unit's table holds. sizes: values of the symbols. */
+/* What the unit's table holds. sizes: values of the symbols; bytes: of the inputs, then of the outputs. */
 typedef struct entry {
     size_t (*arena_size)(const int64_t *sizes);
-    int (*run)(const int64_t *sizes, void **in, void *const *out, void *arena, size_t arena_size);
+    int (*run)(const int64_t *sizes, void **in, void *const *out, void *arena, size_t arena_size, const size_t *bytes);
 } entry;
 
 /* A run: a case, or one at another size, by the entry of the case. */
@@ -56,14 +56,52 @@ static fx_status emit(void *arg)
     size_t n;
     fx_file *files;
     fx_emit_options o = {.prefix = a->prefix, .weights = FX_WEIGHTS_C, .link_runtime = a->b->link_runtime, .shared = true};
-    FX_TRY(fx_emit_c(a->c->program, &o, &n, &files));
+    if (a->b->cuda)
+        o.weights = FX_WEIGHTS_BIN;
+    FX_TRY((a->b->cuda ? fx_emit_cuda : fx_emit_c)(a->c->program, &o, &n, &files));
     for (size_t i = 0; i < n; i++) {
-        size_t len = strlen(files[i].name);
-        if (len > 2 && files[i].name[len - 2] == '.' && strchr("ch", files[i].name[len - 1]) &&
-            !write_text(a->folder, files[i].name, files[i].data, files[i].size))
+        const char *dot = strrchr(files[i].name, '.');
+        bool needed = dot && (!strcmp(dot, ".c") || !strcmp(dot, ".h") || !strcmp(dot, ".cu") || !strcmp(dot, ".bin"));
+        if (needed && !write_text(a->folder, files[i].name, fx_file_data(a->c->program->arena, &files[i]), files[i].size))
             return fx_fail(a->c->ctx, FX_ERR_IO, NULL, "cannot write %s/%s", a->folder, files[i].name);
     }
     return FX_OK;
+}
+
+/* The same for CUDA, with cuda_unit.h around a run. */
+static bool write_cuda_unit(const char *folder, size_t n, fz_case *const *cases, const int *which)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/unit.cu", folder);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "#include \"g%d.cu\"\n", which[i]);
+    fprintf(f, "#define FOLDER \"%s\"\n#include \"tests/fuzz/cuda_unit.h\"\n", folder);
+    for (size_t i = 0; i < n; i++) {
+        int k = which[i];
+        const fx_program *p = cases[i]->program;
+        bool symbols = p->n_symbols > 0, weights = false;
+        for (size_t w = 0; w < p->n_bufs; w++)
+            weights |= p->bufs[w].kind == FX_BUF_WEIGHT && !fx_dim_is(p->bufs[w].numel, 0);
+        fprintf(f, "static int run_%d(const int64_t *sizes, void **in, void *const *out, void *, size_t, const size_t *bytes)\n{\n", k);
+        fprintf(f, "    g%d_context *ctx = nullptr;\n    g%d_config config = {};\n", k, k);
+        if (weights)
+            fprintf(f, "    config.weights_file = FOLDER \"/g%d.bin\";\n", k);
+        if (symbols)
+            fprintf(f, "    g%d_dims dims;\n    memcpy(&dims, sizes, sizeof dims);\n    config.most = &dims;\n", k);
+        else
+            fputs("    (void)sizes;\n", f);
+        fprintf(f, "    const unit_memory memory(%zu, %zu, in, out, bytes);\n    unit_schedule(%d);\n    int status = g%d_create(&ctx, &config);\n", p->n_inputs, p->n_outputs, k, k);
+        fprintf(f, "    if (status == 0)\n        status = g%d_run_v(ctx, %smemory.in, memory.out, nullptr);\n", k, symbols ? "&dims, " : "");
+        fprintf(f, "    if (status == 0)\n        status = g%d_wait(ctx, nullptr);\n    g%d_destroy(ctx);\n    return status;\n}\n", k, k);
+    }
+    fputs("extern \"C\" const entry entries[] = {\n", f);
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "    {unit_no_arena, run_%d},\n", which[i]);
+    fputs("};\n", f);
+    return fclose(f) == 0;
 }
 
 /* The unit: all files one after another, and a table. */
@@ -85,8 +123,8 @@ static bool write_unit(const char *folder, size_t n, fz_case *const *cases, cons
                     "    return g%d_arena_size(&dims);\n}\n", k, k, k);
         else
             fprintf(f, "static size_t size_%d(const int64_t *sizes)\n{\n    (void)sizes;\n    return G%d_ARENA_SIZE;\n}\n", k, k);
-        fprintf(f, "static int run_%d(const int64_t *sizes, void **in, void *const *out, void *arena, size_t arena_size)\n{\n"
-                "    g%d_context ctx;\n", k, k);
+        fprintf(f, "static int run_%d(const int64_t *sizes, void **in, void *const *out, void *arena, size_t arena_size, const size_t *bytes)\n{\n"
+                "    g%d_context ctx;\n    (void)bytes;\n", k, k);
         bool state = cases[i]->program->n_states > 0;
         if (state)
             fprintf(f, "    static G%d_ALIGNED g%d_state_t state;\n", k, k);
@@ -99,7 +137,7 @@ static bool write_unit(const char *folder, size_t n, fz_case *const *cases, cons
             fprintf(f, "    (void)sizes;\n    return status ? status : g%d_run_v(&ctx, (void *)in, out);\n}\n", k);
     }
     fputs("typedef struct entry {\n    size_t (*arena_size)(const int64_t *sizes);\n"
-          "    int (*run)(const int64_t *sizes, void **in, void *const *out, void *arena, size_t arena_size);\n} entry;\n"
+          "    int (*run)(const int64_t *sizes, void **in, void *const *out, void *arena, size_t arena_size, const size_t *bytes);\n} entry;\n"
           "extern const entry entries[];\nconst entry entries[] = {\n", f);
     for (size_t i = 0; i < n; i++)
         fprintf(f, "    {size_%d, run_%d},\n", which[i], which[i]);
@@ -111,6 +149,11 @@ static bool compile(const char *folder, const fz_build *b, const char *cflags)
 {
     char command[2500];
     const char *runtime = b->link_runtime ? FXCC_LIBFXRT : "";
+    if (b->cuda) {
+        snprintf(command, sizeof command, "cd %s && %s -x c++ -std=c++17 -ffp-contract=off -Wall -Wextra -Werror %s -shared -fPIC -I%s -I%s/tests/cuda_host/include unit.cu -x none %s"
+                 " -o unit.so -ldl -lm -pthread >log.txt 2>&1", folder, b->compiler, b->level, FXCC_SOURCE_DIR, FXCC_SOURCE_DIR, b->cuda);
+        return system(command) == 0;
+    }
     snprintf(command, sizeof command, "cd %s && %s -std=c99 -pedantic -Wall -Wextra -Werror %s %s -shared -fPIC -I%s/include unit.c %s -o unit.so -lm %s"
              ">log.txt 2>&1", folder, b->compiler, b->level, cflags ? cflags : "", FXCC_SOURCE_DIR, runtime, b->link_runtime ? "-lgomp " : "");
     return system(command) == 0;
@@ -173,9 +216,12 @@ static void run_entry(const entry *e, const fx_program *p, const fz_case *c, sai
     int64_t sizes[FZ_MAX_SYMBOLS] = {0};
     for (size_t i = 0; i < p->n_symbols; i++) /* "s0", "s1" */
         sizes[i] = c->sizes.value[p->symbols[i].name[1] - '0'];
+    size_t bytes[FZ_MAX_INPUTS + FZ_MAX_OUTPUTS];
+    for (size_t i = 0; i < c->n_in + c->n_out; i++)
+        bytes[i] = tensor_bytes(i < c->n_in ? &c->in[i] : &c->out[i - c->n_in]);
     size_t arena_size = e->arena_size(sizes);
     void *arena = memset(guarded(arena_size, 64), 0xff, arena_size);
-    int status = e->run(sizes, in, out, arena, arena_size);
+    int status = e->run(sizes, in, out, arena, arena_size, bytes);
     for (size_t i = 0; i < c->n_in; i++)
         if (!changes(c, i) && memcmp(in[i], c->in[i].data, tensor_bytes(&c->in[i])) != 0)
             status = INPUT_CHANGED + (int)i;
@@ -304,7 +350,7 @@ static void build_and_run(const char *folder, const fz_build *b, size_t n, fz_ca
 {
     if (!n)
         return;
-    if (write_unit(folder, n, cases, which) && compile(folder, b, cases[0]->program->target.cflags)) {
+    if ((b->cuda ? write_cuda_unit : write_unit)(folder, n, cases, which) && compile(folder, b, cases[0]->program->target.cflags)) {
         run_all(folder, n, cases, tally, f);
     } else if (n == 1) {
         char text[600];
@@ -331,6 +377,10 @@ void fz_unit_run(const char *folder, const fz_build *b, size_t n, fz_case *const
         f[i] = (fz_failure){.stage = FZ_OK};
         if (fx_protect(cases[i]->ctx, emit, &a) != FX_OK) {
             fz_fail(&f[i], FZ_CODEGEN, cases[i]->ctx, "%s", "");
+            if (b->cuda && strstr(f[i].text, "has no CUDA form yet")) {
+                f[i].stage = FZ_REFUSED;
+                snprintf(f[i].kind, sizeof f[i].kind, "a kernel that has no CUDA form yet");
+            }
             continue;
         }
         ready[k] = cases[i];
