@@ -207,10 +207,11 @@ static void run_unit(session *s, int64_t first, int n)
         if (emitted && failures[i].stage == FZ_REFUSED) {
             s->refused++;
             count(s->refusals, &s->n_refusals, failures[i].kind);
-        } else if (emitted && failures[i].stage != FZ_OK)
+        } else if (emitted && failures[i].stage != FZ_OK) {
             failed(s, number[i], &b, ready[i], &failures[i]);
-        else
+        } else {
             s->compiled++;
+        }
     }
     for (int i = 0; i < n; i++)
         fz_case_free(&cases[i]);
