@@ -124,9 +124,9 @@ FXRT_DEVICE void fxrt_cuda_attention_values(fxrt_cuda_attention_shared<R, C> &sh
     }
 }
 
-/* One block a multiprocessor is enough for ptxas: made to fit two, it spills on some architectures. */
+/* Blocks a multiprocessor that ptxas makes room for: with more, it spills on some architectures. */
 template <class T, int R, int C>
-static __global__ void __launch_bounds__(FXRT_CUDA_TILE_THREADS, 1)
+static __global__ void __launch_bounds__(FXRT_CUDA_TILE_THREADS, R == 1 ? 2 : 1)
     fxrt_cuda_attention_kernel(fxrt_attention_desc d, const T *q, const T *k, const T *v, const T *bias, const T *mask, T *o)
 {
     __shared__ fxrt_cuda_attention_shared<R, C> shared;
