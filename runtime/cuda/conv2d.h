@@ -41,7 +41,7 @@ FXRT_HOST cudaError_t fxrt_cuda_conv2d(const fxrt_conv2d_desc *d, const float *x
     part.ys_w = channels;
     part.ys_h = d->ow * channels;
     part.ys_n = d->oh * d->ow * channels;
-    const cudaError_t error = fxrt_cuda_conv_launch<fxrt_cuda_conv_small, false>(&part, parts, x, w, nullptr, nullptr, ws, stream);
+    const cudaError_t error = fxrt_cuda_conv_small_tiles<false>(&part, parts, x, w, nullptr, nullptr, ws, stream);
     const bool four = fxrt_cuda_aligned(ws, nullptr) && fxrt_cuda_points_by_four(d, b, r, y);
     dim3 grid, block;
     if (error != cudaSuccess || !fxrt_cuda_points_grid(d, four ? channels / 4 : channels, four ? 4 : 1, &grid, &block)) {

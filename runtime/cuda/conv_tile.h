@@ -12,10 +12,12 @@
  * lanes of a warp read neighbouring 16 bytes of shared memory and write neighbouring 16 bytes of the result. */
 template <int M_, int N_, int K_, int TM_, int TN_> struct fxrt_cuda_conv_shape {
     static constexpr int M = M_, N = N_, K = K_, TM = TM_, TN = TN_, threads = M / TM * (N / TN);
+    static constexpr int resident = (TM * TN >= 64 ? 512 : 1024) / threads; /* blocks whose registers a multiprocessor is to hold */
     static_assert(M % TM == 0 && N % TN == 0 && TM % 4 == 0 && TN % 4 == 0, "threads fill the tile");
 };
 typedef fxrt_cuda_conv_shape<128, 64, 8, 8, 8> fxrt_cuda_conv_large; /* 128 threads */
 typedef fxrt_cuda_conv_shape<64, 64, 16, 4, 4> fxrt_cuda_conv_small; /* 256 threads */
+typedef fxrt_cuda_conv_shape<64, 32, 16, 4, 4> fxrt_cuda_conv_narrow; /* 128 threads; for up to 32 channels */
 
 /* One of the image's two directions: output o = first + step * i reads, by tap k = tap + tap_step * j, input in + in_step * i + in_tap * j. */
 struct fxrt_cuda_conv_axis {
@@ -53,10 +55,9 @@ struct __align__(16) fxrt_cuda_conv_pixel {
 };
 
 /* V: neighbours in the innermost direction per access of x and w. wide: y, b and r allow accesses of 16 bytes. parts: of each sum; each is a
- * result of its own in y, one after the other. As many blocks are to fit the
- * registers of a multiprocessor as do without spilling any. */
+ * result of its own in y, one after the other. A transposed one needs more registers, so fewer blocks are to fit. */
 template <class Tile, int V, bool Transposed>
-static __global__ void __launch_bounds__(Tile::threads, Transposed ? 3 : 4)
+static __global__ void __launch_bounds__(Tile::threads, Transposed ? Tile::resident * 3 / 4 : Tile::resident)
     fxrt_cuda_conv(fxrt_conv2d_desc d, bool wide, int parts, const float *__restrict__ x, const float *__restrict__ w, const float *__restrict__ b,
                    const float *r, float *y)
 {
@@ -267,6 +268,17 @@ FXRT_HOST cudaError_t fxrt_cuda_conv_launch(const fxrt_conv2d_desc *d, int parts
     return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 1, Transposed>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, y);
 }
 
+/* The tile that a group's channels fill best; `parts` as the kernel has them. */
+template <bool Transposed>
+FXRT_HOST cudaError_t fxrt_cuda_conv_small_tiles(const fxrt_conv2d_desc *d, int parts, const float *x, const float *w, const float *b, const float *r,
+                                                 float *y, cudaStream_t stream)
+{
+    if (d->oc <= fxrt_cuda_conv_narrow::N) {
+        return fxrt_cuda_conv_launch<fxrt_cuda_conv_narrow, Transposed>(d, parts, x, w, b, r, y, stream);
+    }
+    return fxrt_cuda_conv_launch<fxrt_cuda_conv_small, Transposed>(d, parts, x, w, b, r, y, stream);
+}
+
 /* Large tiles do most arithmetic per byte, where there are enough of them to keep a device at work. */
 #define FXRT_CUDA_CONV_ENOUGH 256
 template <bool Transposed>
@@ -274,9 +286,9 @@ FXRT_HOST cudaError_t fxrt_cuda_conv_choose(const fxrt_conv2d_desc *d, const flo
                                             cudaStream_t stream)
 {
     dim3 grid;
-    const bool fits = fxrt_cuda_conv_grid<fxrt_cuda_conv_large, Transposed>(d, 1, &grid);
+    const bool fits = fxrt_cuda_conv_grid<fxrt_cuda_conv_large, Transposed>(d, 1, &grid) && d->oc > fxrt_cuda_conv_narrow::N;
     if (fits && static_cast<unsigned long long>(grid.x) * grid.y * grid.z >= FXRT_CUDA_CONV_ENOUGH) {
         return fxrt_cuda_conv_launch<fxrt_cuda_conv_large, Transposed>(d, 1, x, w, b, r, y, stream);
     }
-    return fxrt_cuda_conv_launch<fxrt_cuda_conv_small, Transposed>(d, 1, x, w, b, r, y, stream);
+    return fxrt_cuda_conv_small_tiles<Transposed>(d, 1, x, w, b, r, y, stream);
 }

@@ -1,4 +1,4 @@
-/* Convolutions of runtime/cuda against loops in double, over the random descriptors of the CPU kernels' test: both tiles, aligned and not,
+/* Convolutions of runtime/cuda against loops in double, over the random descriptors of the CPU kernels' test: all tiles, aligned and not,
  * residuals in place, all activations; each barrier taken away in turn.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "check.h"
@@ -285,18 +285,24 @@ static void test_split() {
 
 /* Large tiles are taken where there are many, small ones elsewhere; what nothing can make is refused, nothing at all is made at once. */
 static void test_choice() {
-    fxrt_conv2d_desc d = square(181, 1, 1, 1, 0);
+    fxrt_conv2d_desc d = square(181, 1, 33, 1, 0);
     CHECK(181 * 181 > 128 * (FXRT_CUDA_CONV_ENOUGH - 1));
 #ifdef FXCU_HOST
-    const uint64_t before = fxcu_get_counts().blocks;
-#endif
-    CHECK(run(fxrt_cuda_conv2d, {d, CONV, false, false, false, 0, false}));
-#ifdef FXCU_HOST
-    CHECK(fxcu_get_counts().blocks - before == 256);
+    const auto tiles = [&d] {
+        const uint64_t before = fxcu_get_counts().blocks;
+        CHECK(run(fxrt_cuda_conv2d, {d, CONV, false, false, false, 0, false}));
+        return static_cast<int>(fxcu_get_counts().blocks - before);
+    };
+    CHECK(tiles() == 256); /* of 128 x 64 */
+    d = square(9, 1, 33, 1, 0);
+    d.n = 3;
+    CHECK(tiles() == 4); /* of 64 x 64 */
+    d.oc = 65;
+    CHECK(tiles() == 8);
 #endif
     buffer<float> nothing(4);
+    d = square(181, 1, 1, 1, 0);
     d.ic = 0;
-    CHECK_CUDA(cudaGetLastError());
     CHECK(fxrt_cuda_conv2d(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr, nullptr) == cudaErrorInvalidValue);
     d.ic = 1;
     d.n = 1 << 17; /* more pixels than an int counts */
@@ -354,7 +360,7 @@ enum { SOME = 12 };
 #endif
 
 int main() {
-    test_random("conv2d", CONV, {fxrt_cuda_conv2d, with_tile<fxrt_cuda_conv_large, false>}, SOME);
+    test_random("conv2d", CONV, {fxrt_cuda_conv2d, with_tile<fxrt_cuda_conv_small, false>, with_tile<fxrt_cuda_conv_large, false>}, SOME);
     test_random("conv_transpose2d", TRANSPOSED, {fxrt_cuda_conv_transpose2d, with_tile<fxrt_cuda_conv_large, true>}, SOME);
     test_random("conv2d_dw", DEPTHWISE, {fxrt_cuda_conv2d_dw}, 3 * SOME);
     each_schedule("activations", test_activations);
@@ -364,6 +370,7 @@ int main() {
     test_choice();
 #ifdef FXCU_HOST
     fxcu_reset();
+    test_missing<fxrt_cuda_conv_narrow>("narrow");
     test_missing<fxrt_cuda_conv_small>("small");
     test_missing<fxrt_cuda_conv_large>("large");
 #endif
