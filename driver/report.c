@@ -289,7 +289,7 @@ static fx_status measure(report_job *job)
     fx_emit_options emit = {.prefix = job->options->prefix, .weights = FX_WEIGHTS_BIN};
     size_t n_files;
     fx_file *files;
-    FX_TRY(fx_emit_c(job->program, &emit, &n_files, &files));
+    FX_TRY((fx_target_is_gpu(&job->program->target) ? fx_emit_cuda : fx_emit_c)(job->program, &emit, &n_files, &files));
     r->seconds = now() - start;
     fx_program *p;
     FX_TRY(at_largest(job->program, &p));
