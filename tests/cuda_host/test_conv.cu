@@ -173,9 +173,19 @@ static cudaError_t with_tile(const fxrt_conv2d_desc *d, const float *x, const fl
     return fxrt_cuda_conv_launch<Tile, Transposed>(d, 1, x, w, b, r, y, stream);
 }
 
+/* Races show under any schedule, and looking for them is slow. */
+template <class F> static void schedules(const char *name, F test) {
+#ifdef FXCU_RACES
+    printf("%s\n", name);
+    test();
+#else
+    each_schedule(name, test);
+#endif
+}
+
 static void test_random(const char *name, conv_kind kind, std::initializer_list<conv_fn *> functions, int count) {
     cases = by_fours = splits = 0;
-    each_schedule(name, [=] {
+    schedules(name, [=] {
         for (int i = 0; i < count; i++) {
             const conv_case c = random_case(kind, i % 2 == 0);
             for (conv_fn *f : functions) {
@@ -352,20 +362,15 @@ template <class Tile> static void test_missing(const char *name) {
 }
 #endif
 
-/* Races show under any schedule, and looking for them is slow. */
-#ifdef FXCU_RACES
-enum { SOME = 2 };
-#else
 enum { SOME = 12 };
-#endif
 
 int main() {
     test_random("conv2d", CONV, {fxrt_cuda_conv2d, with_tile<fxrt_cuda_conv_small, false>, with_tile<fxrt_cuda_conv_large, false>}, SOME);
     test_random("conv_transpose2d", TRANSPOSED, {fxrt_cuda_conv_transpose2d, with_tile<fxrt_cuda_conv_large, true>}, SOME);
     test_random("conv2d_dw", DEPTHWISE, {fxrt_cuda_conv2d_dw}, 3 * SOME);
-    each_schedule("activations", test_activations);
-    each_schedule("blocks", test_blocks);
-    each_schedule("split sums", test_split);
+    schedules("activations", test_activations);
+    schedules("blocks", test_blocks);
+    schedules("split sums", test_split);
     test_nan();
     test_choice();
 #ifdef FXCU_HOST
