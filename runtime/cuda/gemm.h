@@ -13,7 +13,7 @@
 
 /* A block makes 16 R rows by 64 columns of one matrix of the batch, sums and tail in float. */
 template <class T, int R>
-static __global__ void __launch_bounds__(FXRT_CUDA_TILE_THREADS)
+static __global__ void __launch_bounds__(FXRT_CUDA_TILE_THREADS, 3) /* ptxas spills a little on sm_90 where it may choose */
     fxrt_cuda_gemm_tile(fxrt_gemm_desc d, const T *x, const T *w, const T *b, const T *r, T *y)
 {
     __shared__ fxrt_cuda_tile_stage<R> stage;
