@@ -17,6 +17,7 @@ static __global__ void __launch_bounds__(FXRT_CUDA_POINTS)
     const long long all = static_cast<long long>(d.n) * d.oh * d.ow * channels;
     fxrt_cuda_vec<V> sum = b ? fxrt_cuda_load<V>(b + p.c) : fxrt_cuda_vec<V>{};
     ws += static_cast<long long>(p.at) * channels + p.c;
+    FXRT_ROLLED
     for (int part = 0; part < parts; part++) {
         const fxrt_cuda_vec<V> add = fxrt_cuda_load<V>(ws + part * all);
         FXRT_UNROLL

@@ -12,7 +12,7 @@
  * lanes of a warp read neighbouring 16 bytes of shared memory and write neighbouring 16 bytes of the result. */
 template <int M_, int N_, int K_, int TM_, int TN_> struct fxrt_cuda_conv_shape {
     static constexpr int M = M_, N = N_, K = K_, TM = TM_, TN = TN_, threads = M / TM * (N / TN);
-    static constexpr int resident = (TM * TN >= 64 ? 512 : 1024) / threads; /* blocks whose registers a multiprocessor is to hold */
+    static constexpr int resident = (TM * TN >= 64 ? 384 : 768) / threads; /* blocks whose registers a multiprocessor is to hold */
     static_assert(M % TM == 0 && N % TN == 0 && TM % 4 == 0 && TN % 4 == 0, "threads fill the tile");
 };
 typedef fxrt_cuda_conv_shape<128, 64, 8, 8, 8> fxrt_cuda_conv_large; /* 128 threads */
@@ -55,9 +55,9 @@ struct __align__(16) fxrt_cuda_conv_pixel {
 };
 
 /* V: neighbours in the innermost direction per access of x and w. wide: y, b and r allow accesses of 16 bytes. parts: of each sum; each is a
- * result of its own in y, one after the other. A transposed one needs more registers, so fewer blocks are to fit. */
+ * result of its own in y, one after the other. */
 template <class Tile, int V, bool Transposed>
-static __global__ void __launch_bounds__(Tile::threads, Transposed ? Tile::resident * 3 / 4 : Tile::resident)
+static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
     fxrt_cuda_conv(fxrt_conv2d_desc d, bool wide, int parts, const float *__restrict__ x, const float *__restrict__ w, const float *__restrict__ b,
                    const float *r, float *y)
 {
