@@ -30,8 +30,9 @@ int cmd_watch(int argc, char **argv);
 /* ---- options.c: the options that compile, show and check have in common -------------------------------------- */
 
 /* A child parser for `struct argp.children`; its input is a fx_compile_options. */
-extern const struct argp lowering_argp; /* --target, --threads, --unproved, --dim, --disable */
-void end_options(fx_compile_options *options); /* frees what that parser made */
+extern const struct argp jit_argp;      /* --threads, --dim, --disable */
+extern const struct argp lowering_argp; /* those, --target and --unproved */
+void end_options(fx_compile_options *options); /* frees what these parsers made */
 extern const struct argp looking_argp;  /* --dump-before, --dump-after, --stop-after, --time-passes; log goes to stdout */
 
 /* The one argument that is no option, a "model" say: stores it, or ends with a usage error when there was one already. */

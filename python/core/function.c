@@ -557,9 +557,9 @@ static PyObject *repr(PyObject *o)
 }
 
 static PyMethodDef methods[] = {
-    {"reset", reset, METH_NOARGS, "reset()\n\nGives the state the model's values again."},
+    {"reset", reset, METH_NOARGS, "reset($self)\n--\n\nGives the state the model's values again."},
     {"close", close_it, METH_NOARGS,
-     "close()\n\nFrees the code now (when calls in other threads are done and nobody holds a Tensor of its state). Calls raise fxcc.ArgumentError from then on."},
+     "close($self)\n--\n\nFrees the code now (when calls in other threads are done and nobody holds a Tensor of its state). Calls raise fxcc.ArgumentError from then on."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef getters[] = {
@@ -586,11 +586,11 @@ static PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_getset, getters},
     {Py_tp_members, members},
-    {Py_tp_doc, "A compiled model.\n\n"
+    {Py_tp_doc, "A compiled model: fxcc.compile and Graph.compile make it.\n\n"
                 "Call it with the model's inputs in order or by name: NumPy arrays, torch tensors on the CPU, or anything with the buffer protocol or DLPack. They\n"
                 "are read where they lie, by their strides (a dense copy is made of others than dense ones). Results are new tensors of torch where an input is\n"
                 "one, else NumPy arrays, nested as the model nests them. Other threads run meanwhile; any number may call.\n\n"
-                "Raises TypeError for what is no array, for too few, too many or unknown inputs; fxcc.ShapeError for a wrong dtype, rank or size; fxcc.ArgumentError\n"
+                "Raises TypeError for what is no array, for too few, too many or unknown inputs; fxcc.ArgumentError for a wrong dtype, rank or size,\n"
                 "for a tensor that is not on the CPU, that requires grad in grad mode, an array that is read-only and written, an index out of range, a closed\n"
                 "function; MemoryError."},
     {0, NULL}};

@@ -35,8 +35,12 @@ PyObject *fxpy_exception(fx_status status)
 
 static int add_exceptions(PyObject *module)
 {
-    fxpy_error = PyErr_NewExceptionWithDoc("fxcc.Error", "What fxcc refuses; the message names file, node and reason.", NULL, NULL);
-    if (!fxpy_error || PyModule_AddObjectRef(module, "Error", fxpy_error) != 0)
+    fxpy_error = PyErr_NewExceptionWithDoc("fxcc.Error",
+                                           "What fxcc refuses; the message names file, node and reason, `nodes` the nodes that it is about.", NULL, NULL);
+    PyObject *none = PyTuple_New(0); /* of those that are about none */
+    int rc = none && fxpy_error ? PyObject_SetAttrString(fxpy_error, "nodes", none) : -1;
+    Py_XDECREF(none);
+    if (rc != 0 || PyModule_AddObjectRef(module, "Error", fxpy_error) != 0)
         return -1;
     for (int i = 0; i < N_EXCEPTIONS; i++) {
         PyObject *bases = PyTuple_Pack(2, fxpy_error, *exceptions[i].builtin);
@@ -260,8 +264,8 @@ static PyObject *passes(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-    {"load", load, METH_O, "load(path) -> Graph\n\nReads a model: a .pt2 of torch.export.save, or a .fx text."},
-    {"passes", passes, METH_NOARGS, "passes() -> [(name, doc, [(parameter, type, default, doc)])]\n\nThe passes that Graph.run_passes takes."},
+    {"load", load, METH_O, "load($module, path, /)\n--\n\n-> Graph: Reads a model: a .pt2 of torch.export.save, or a .fx text. Raises fxcc.FileError, fxcc.FormatError, fxcc.UnsupportedError."},
+    {"passes", passes, METH_NOARGS, "passes($module)\n--\n\n-> [(name, doc, [(parameter, type, default, doc)])]: The passes that Graph.run_passes takes."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "fxcc._core", "fxcc in C: graphs, passes, compiled functions.", -1, methods, NULL, NULL, NULL, NULL};

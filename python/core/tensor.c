@@ -108,12 +108,17 @@ static int from_buffer(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
     out->readonly = v->readonly;
     if (set_sizes(&out->t, v->ndim, what) != 0)
         return -1;
-    for (int d = 0; d < v->ndim; d++) {
-        out->t.sizes[d] = v->shape[d];
-        if (v->strides[d] % v->itemsize != 0)
+    if (v->ndim > 1 && !v->shape)
+        return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "its memory cannot be read: it has %d dims, and no sizes", v->ndim);
+    Py_ssize_t dense = v->itemsize; /* who gives no sizes or strides (NumPy's datetime64) has bytes in a row */
+    for (int d = v->ndim - 1; d >= 0; d--) {
+        Py_ssize_t stride = v->strides ? v->strides[d] : dense;
+        out->t.sizes[d] = v->shape ? v->shape[d] : v->len / v->itemsize;
+        if (stride % v->itemsize != 0)
             return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "stride %zd of dim %d is no multiple of the %zd bytes of an element: pass a copy",
-                          v->strides[d], d, v->itemsize);
-        out->t.strides[d] = v->strides[d] / v->itemsize;
+                          stride, d, v->itemsize);
+        out->t.strides[d] = stride / v->itemsize;
+        dense *= out->t.sizes[d];
     }
     return 0;
 }

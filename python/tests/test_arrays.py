@@ -94,7 +94,7 @@ def test_inputs_are_not_copied():
 def test_odd_arrays_are_exceptions():
     f = pointwise()
     x = np.ones((2, 2), "f4")
-    odd = [x.astype(">f4"), x.astype("c8"), x.astype("U3"), x.astype(object), x.astype("M8[s]"), x.astype("S4"), np.zeros((2, 2), [("a", "f4"), ("b", "i2")]), x.astype("f8"),
+    odd = [x.astype(">f4"), x.astype("c8"), x.astype("U3"), x.astype(object), x.astype("M8[s]"), np.datetime64("2020"), x.astype("S4"), np.zeros((2, 2), [("a", "f4"), ("b", "i2")]), x.astype("f8"),
            x.astype("u4"), x.astype("u8"), np.float32(3), np.zeros((1,) * 9, "f4"), np.zeros((1,) * 32, "f4"), np.zeros(3, "f4"), np.ma.masked_all((2, 2), object),
            np.zeros((2, 2), "V4"), np.void(b"abcd"), np.zeros((2, 2), "g"), [x], {"x": x}, iter(x), np.dtype("f4"), np, x.tolist(),
            np.ndarray((2, 2), "f4", bytes(40), 0, (5, 9))]

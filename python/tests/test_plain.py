@@ -4,11 +4,13 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 """
 import ast
 import array
+import copy
 import gc
 import inspect
 import io
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -527,10 +529,31 @@ class Package(unittest.TestCase):
         code = "import sys, fxcc; sys.exit(any(m in sys.modules for m in ('numpy', 'torch', 'rich', 'subprocess')))"
         self.assertEqual(subprocess.run([sys.executable, "-c", code]).returncode, 0)
 
+    def same_parameters(self, tree):
+        """Names and kinds of parameters are those that inspect tells of the module; how many functions have them."""
+        seen = 0
+        for owner, items in [(_core, tree.body)] + [(getattr(_core, c.name), c.body) for c in tree.body if isinstance(c, ast.ClassDef)]:
+            for item in items:
+                if not isinstance(item, ast.FunctionDef) or item.name in ("__call__", "__len__", "__new__", "signature"):
+                    continue
+                a, there = item.args, inspect.signature(getattr(owner, item.name))
+                said = [(p.arg, kind) for kind, ps in ((inspect.Parameter.POSITIONAL_ONLY, a.posonlyargs), (inspect.Parameter.POSITIONAL_OR_KEYWORD, a.args),
+                                                       (inspect.Parameter.VAR_POSITIONAL, [a.vararg]), (inspect.Parameter.KEYWORD_ONLY, a.kwonlyargs),
+                                                       (inspect.Parameter.VAR_KEYWORD, [a.kwarg])) for p in ps if p and p.arg != "self"]
+                real = [(p.name, p.kind) for p in there.parameters.values() if p.name != "self"]
+                if (inspect.Parameter.VAR_KEYWORD in [kind for _, kind in real]) and item.name in ("compile", "emit_c"):
+                    real = real[:-1]  # the stub spells the options out
+                    said = said[:len(real)]
+                self.assertEqual(said, real, f"{owner.__name__}.{item.name}")
+                seen += 1
+        return seen
+
     def test_stubs_say_what_there_is(self):
         tree = ast.parse((FOLDER / "_core.pyi").read_text(encoding="utf-8"))
         aliases = {"Argument", "Path", "Array", "Dims"}
         stubs = {}
+        same_parameters = self.same_parameters(tree)
+        self.assertGreater(same_parameters, 40)
         for item in tree.body:
             if isinstance(item, ast.ClassDef):
                 stubs[item.name] = {m.target.id if isinstance(m, ast.AnnAssign) else m.name for m in item.body
@@ -539,16 +562,56 @@ class Package(unittest.TestCase):
                 stubs[item.name if isinstance(item, ast.FunctionDef) else item.target.id] = None
         there = {n for n in dir(_core) if not n.startswith("__") or n == "__version__"}
         self.assertEqual(set(stubs) - aliases, there)
-        implied = {"__call__", "__len__", "__init__"}
+        implied = {"__call__", "__len__", "__new__"}
         for name in there:
             cls = getattr(_core, name)
             if not isinstance(cls, type) or name == "Context":
                 continue
-            own = {m for m in vars(cls) if not m.startswith("_") or m in ("__dlpack__", "__dlpack_device__", "__enter__", "__exit__", "_repr_svg_", "_repr_html_")}
+            own = {m for m in vars(cls) if not m.startswith("_") or m in ("__dlpack__", "__dlpack_device__", "__enter__", "__exit__", "__copy__", "__deepcopy__", "_repr_svg_", "_repr_html_")}
             said = stubs[name] - implied
-            if issubclass(cls, Exception):
-                said -= {"nodes"}
             self.assertEqual(said, own, name)
+
+    def test_what_tools_ask_of_the_package(self):
+        self.assertLessEqual(set(fxcc.__all__), set(dir(fxcc)))
+        self.assertNotIn("annotations", dir(fxcc))
+        self.assertEqual(str(inspect.signature(fxcc.Graph.find)), "(self, name, /)")
+        self.assertEqual(str(inspect.signature(fxcc.Graph)), "(name='graph')")
+        self.assertIn("-> 'Function'", str(inspect.signature(fxcc.compile)))
+
+    def test_copying_and_pickling(self):
+        g = net()
+        for other in (copy.copy(g), copy.deepcopy(g)):
+            self.assertIsNot(other, g)
+            self.assertEqual(other.format("text"), g.format("text"))
+            other.erase_node(other.nodes[-1])
+            self.assertEqual(len(other) + 1, len(g))
+        for o in (g, g.nodes[0], g.compile()):
+            with self.assertRaisesRegex(TypeError, "cannot pickle 'fxcc"):
+                pickle.dumps(o)
+
+    def test_options_that_do_not_fit(self):
+        g = net()
+        for dims, error, words in (({"n": (1, 2, 3)}, fxcc.ArgumentError, "expected a number or .least, most. for 'n', got .1, 2, 3."), ({"n": None}, fxcc.ArgumentError, "for 'n', got None"),
+                                   ({"n": 2.5}, fxcc.ArgumentError, "got 2.5"), (["n"], TypeError, "dims: expected a dict"), ({"m": 3}, fxcc.ArgumentError, "expected the name of a size")):
+            for target in ("jit", "c"):
+                with self.assertRaisesRegex(error, words):
+                    g.compile(target, dims=dims)
+        with self.assertRaisesRegex(fxcc.ArgumentError, "dynamic_shapes are for a module"):
+            fxcc.compile(g, dynamic_shapes={"x": {0: 2}})
+        with self.assertRaises(fxcc.ArgumentError) as caught:
+            g.compile("cuda")
+        self.assertEqual(list(caught.exception.nodes), [])
+
+    def test_a_missing_library_names_its_package(self):
+        code = ("import sys, importlib.abc\n"
+                "class Finder(importlib.abc.MetaPathFinder):\n"
+                "    def find_spec(self, name, path, target=None):\n"
+                "        if name == 'fxcc._core': raise ImportError('libisl.so.23: cannot open shared object file: No such file or directory')\n"
+                "sys.meta_path.insert(0, Finder())\n"
+                "import fxcc\n")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertIn("libisl.so.23: cannot open shared object file: No such file or directory; fxcc needs", done.stderr)
+        self.assertIn("apt install libminizip1", done.stderr)
 
     def test_everything_public_is_documented(self):
         for name in fxcc.__all__:
