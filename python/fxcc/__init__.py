@@ -32,18 +32,20 @@ if TYPE_CHECKING:
     from typing import Any, Literal, Union
 
     from ._core import Dims, Path
-    from .dynamo import backend as backend
-
-
-def __getattr__(name):
-    if name == "backend":  # it needs torch
-        from .dynamo import backend
-        return backend
-    raise AttributeError(f"module 'fxcc' has no attribute {name!r}")
 
 
 def __dir__():
-    return sorted({*globals(), "backend"} - {"TYPE_CHECKING", "annotations"})
+    return sorted({*globals()} - {"TYPE_CHECKING", "annotations"})
+
+
+def backend(**options: Any) -> Any:
+    """A backend for torch.compile(model, backend=...) with options of its own: training, threads, level, cache, fallback, verbose. Needs torch.
+
+    docs/torch-compile.md tells what they mean; torch.compile(model, backend="fxcc", options={...}) takes the same. Raises ValueError or TypeError for an
+    option that does not fit.
+    """
+    from . import dynamo
+    return dynamo.backend(**options)
 
 
 def passes() -> dict[str, str]:

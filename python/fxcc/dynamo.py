@@ -23,7 +23,7 @@ from torch._dynamo.utils import flatten_graph_inputs
 from torch._functorch.aot_autograd import aot_module_simplified
 
 from . import _core
-from ._core import UnsupportedError
+from ._core import ArgumentError, UnsupportedError
 from ._torch_graph import compilable, is_random, knows, plain, value
 from ._torch_run import Program, Refused, told
 
@@ -46,7 +46,20 @@ class Options:
 
     def __post_init__(self):
         if self.fallback not in ("eager", "error"):
-            raise ValueError(f"fallback: expected 'eager' or 'error', got {self.fallback!r}")
+            raise ArgumentError(f"fallback: expected 'eager' or 'error', got {self.fallback!r}")
+        if not isinstance(self.threads, int) or self.threads < 0:
+            raise ArgumentError(f"threads: expected a number of at least 0, got {self.threads!r}")
+        if self.level not in (0, 1, 2, 3):
+            raise ArgumentError(f"level: expected 0 to 3, got {self.level!r}")
+        if self.cache is not None and not isinstance(self.cache, str):
+            raise ArgumentError(f"cache: expected a folder's path or None, got {self.cache!r}")
+
+    def but(self, given):
+        """These, but for the given ones, a dict or None."""
+        unknown = [name for name in given or () if name not in vars(self)]
+        if unknown:
+            raise ArgumentError(f"fxcc has no option {unknown[0]!r}: expected {', '.join(vars(self))}")
+        return dataclasses.replace(self, **(given or {}))
 
 
 class Compiled:
@@ -171,11 +184,11 @@ def decompositions():
 
 def backend(**options):
     """A backend for torch.compile. Options: those of fxcc.dynamo.Options."""
-    return functools.partial(run_backend, Options(**options))
+    return functools.partial(run_backend, Options().but(options))
 
 
 def run_backend(defaults, gm, example_inputs, *, options=None, mode=None):
-    o = dataclasses.replace(defaults, **(options or {}))
+    o = defaults.but(options)
     if mode not in (None, "default"):
         warnings.warn(f"fxcc has no mode {mode!r}", stacklevel=2)
     if any(isinstance(x, (list, tuple, dict)) for x in example_inputs):
