@@ -83,6 +83,7 @@ static fx_status compile(void *user)
     FX_TRY(fx_code_compile(p, &code, &f->code));
     f->lease = fx_context_lease(p->ctx);
     f->program = p;
+    fx_program_open_sizes(p, p->arena, &f->open);
     size_t n = 0;
     f->weights = FX_NEW_ARRAY(p->arena, const void *, p->n_bufs + 1);
     for (size_t i = 0; i < p->n_bufs; i++)

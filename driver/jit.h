@@ -26,6 +26,7 @@ struct fx_function {
     fx_context *own;             /* holds the program and the weights that lowering made */
     fx_lease *lease;             /* of the graph's context */
     fx_program *program;
+    fx_open_sizes open;          /* of its inputs */
     fx_code *code;
     const void **weights;
     fx_value_info *inputs, *outputs, *states;

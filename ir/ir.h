@@ -244,6 +244,8 @@ void fx_dim_print(fx_text *t, fx_dim d);
 const char *fx_dim_linear(fx_dim d, const char *symbol, int64_t *factor, int64_t *rest);
 /* The symbol's value where d is `size`; false: no integer is (*value is then near it), or d is not linear in the symbol alone. */
 bool fx_dim_solve(fx_dim d, const char *symbol, int64_t size, int64_t *value);
+/* The same of factor * value + rest = size, factor not being 0. */
+bool fx_linear_solve(int64_t factor, int64_t rest, int64_t size, int64_t *value);
 /* How well d tells a symbol's value: 2 it is the symbol, 1 it is linear in it, 0 not at all. The first of the best is asked. */
 int fx_dim_tells(fx_dim d, const char *symbol);
 
@@ -352,6 +354,7 @@ typedef struct fx_param {
     bool keyword_only;     /* after the "*" of the schema */
     int list_size;         /* int[2]: one int broadcasts to so many; 0: any */
     bool optional_items;   /* "Tensor?[]": None is allowed in the list */
+    bool symbolic;         /* "SymInt": an expression over symbols is allowed; "int" is a number */
     const char *type;      /* as the schema spells it, without alias marks: "int[2]", "Tensor?" */
     const fx_arg *def;     /* default, or NULL when required */
 } fx_param;

@@ -293,6 +293,100 @@ START_TEST(sizes_out_of_range)
 }
 END_TEST
 
+/* Sizes that are expressions: linear in a symbol, told by it or by another size, and products; each is held to what the others tell. */
+START_TEST(sizes_that_are_expressions)
+{
+    fx_graph *g = unit_parse(ctx, "graph \"e\" imported\nsymbol n in [1, 8]\nsymbol m in [2, 5]\n\n%x : f32[2*n + 1] = placeholder[x]\n%p : f32[m*n] = placeholder[p]\n"
+                                  "%fixed : f32[3] = placeholder[fixed]\n%y : f32[m, 3*m] = placeholder[y]\n%a : f32[2*n + 1] = call_function[aten.neg.default](%x)\n"
+                                  "%b : f32[m*n] = call_function[aten.exp.default](%p)\n%c : f32[m, 3*m] = call_function[aten.tanh.default](%y)\n"
+                                  "%d : f32[3] = call_function[aten.neg.default](%fixed)\noutput((%a, %b, %c, %d))\n");
+    fx_function *f = jit_compile(g, NULL);
+    fx_tensor in[4], out[4];
+    char error[ERROR_SIZE];
+    for (int64_t n = 1; n <= 8; n++)
+        for (int64_t m = 2; m <= 5; m++) {
+            in[0] = jit_tensor(ctx, FX_F32, 1, (int64_t[]){2 * n + 1}, n);
+            in[1] = jit_tensor(ctx, FX_F32, 1, (int64_t[]){m * n}, m);
+            in[2] = jit_tensor(ctx, FX_F32, 1, (int64_t[]){3}, n + m);
+            in[3] = jit_tensor(ctx, FX_F32, 2, (int64_t[]){m, 3 * m}, n + m);
+            jit_outputs(ctx, f, 4, in, out);
+            jit_call(f, 4, in, out);
+            jit_judge(g, 4, in, out);
+        }
+    static const struct { int64_t x, p, y0, y1; const char *says; } wrong[] = { /* n = 4, m = 3 */
+        {8, 12, 3, 9, "input 0 'x': expected float32[2*n + 1 with n in 1..8], got float32[8]"},
+        {1, 12, 3, 9, "input 0 'x': expected float32[2*n + 1 with n in 1..8], got float32[1]"},
+        {19, 12, 3, 9, "input 0 'x': expected float32[2*n + 1 with n in 1..8], got float32[19]"},
+        {9, 12, 6, 9, "input 3 'y': expected float32[m in 2..5, 3*m], got float32[6, 9]"},
+        {9, 13, 3, 9, "input 1 'p': expected float32[m*n], got float32[13]: dim 0 must be 12, as sizes before it tell"},
+        {9, 12, 3, 10, "input 3 'y': expected float32[m in 2..5, 3*m], got float32[3, 10]: dim 1 must be 9, as sizes before it tell"},
+        {INT64_MAX, 12, 3, 9, "input 0 'x': expected float32[2*n + 1 with n in 1..8], got float32[9223372036854775807]"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        in[0].sizes[0] = wrong[i].x;
+        in[1].sizes[0] = wrong[i].p;
+        in[3].sizes[0] = wrong[i].y0;
+        in[3].sizes[1] = wrong[i].y1;
+        ck_assert_int_eq(fx_function_outputs(f, 4, in, 4, out, error, sizeof error), FX_ERR_ARGUMENT);
+        ck_assert_str_eq(error, wrong[i].says);
+    }
+    fx_function_free(f);
+}
+END_TEST
+
+/* What is written may lie among many other things, or many may be written: overlaps are seen, neighbours are well. */
+START_TEST(overlaps_among_many)
+{
+    enum { MOST = 24 };
+    for (int n_out = 1; n_out <= MOST; n_out += n_out < 6 ? 1 : 6) {
+        fx_text t;
+        fx_text_init(&t, fx_context_arena(ctx));
+        fx_puts(&t, "graph \"m\" imported\n\n");
+        for (int i = 0; i < MOST; i++)
+            fx_printf(&t, "%%x%d : f32[4] = placeholder[x%d]\n", i, i);
+        for (int i = 0; i < n_out; i++)
+            fx_printf(&t, "%%y%d : f32[4] = call_function[aten.neg.default](%%x%d)\n", i, i);
+        fx_puts(&t, "output((");
+        for (int i = 0; i < n_out; i++)
+            fx_printf(&t, "%%y%d, ", i);
+        fx_puts(&t, "))\n");
+        fx_function *f = jit_compile(unit_parse(ctx, t.data), NULL);
+        static float block[8 * MOST + 4];
+        fx_tensor in[MOST], good[MOST], out[MOST];
+        for (int i = 0; i < MOST; i++) {
+            good[i] = in[i] = (fx_tensor){.dtype = FX_F32, .rank = 1, .sizes = {4}, .strides = {1}, .data = block + 8 * i};
+            good[i].data = block + 8 * ((i * 7 + 5) % MOST) + 4; /* between inputs, in another order */
+        }
+        for (int i = 0; i < 8 * MOST; i++)
+            block[i] = (float)i;
+        jit_call(f, MOST, in, good);
+        for (int i = 0; i < n_out; i++)
+            ck_assert(((float *)good[i].data)[3] == -(float)(8 * i + 3));
+        for (int i = 0; i < n_out; i++)
+            for (int off = -3; off <= 3; off += 2) {
+                char says[80], error[ERROR_SIZE] = "";
+                memcpy(out, good, sizeof out);
+                out[i].data = (float *)good[i].data + off;
+                int at = (i * 7 + 5) % MOST + (off > 0);
+                if (at == MOST) /* behind the last input nothing lies */
+                    continue;
+                snprintf(says, sizeof says, "output %d 'y%d' overlaps input %d 'x%d'", i, i, at, at);
+                ck_assert_int_eq(fx_function_call(f, MOST, in, (size_t)n_out, out, error, sizeof error), FX_ERR_ARGUMENT);
+                ck_assert_str_eq(error, says);
+            }
+        for (int i = 1; i < n_out; i++) { /* two outputs in one place */
+            char says[80], error[ERROR_SIZE] = "";
+            memcpy(out, good, sizeof out);
+            out[i].data = out[0].data;
+            snprintf(says, sizeof says, "output %d 'y%d' overlaps output 0 'y0'", i, i);
+            ck_assert_int_eq(fx_function_call(f, MOST, in, (size_t)n_out, out, error, sizeof error), FX_ERR_ARGUMENT);
+            ck_assert_str_eq(error, says);
+        }
+        fx_function_free(f);
+    }
+}
+END_TEST
+
 START_TEST(sizes_narrowed)
 {
     const char *dims[] = {"rows=2", "x:1=3..5"};
@@ -457,6 +551,8 @@ static void add(TCase *t)
     tcase_add_test(t, wrong_options);
     tcase_add_test(t, one_compile_serves_all_sizes);
     tcase_add_test(t, sizes_out_of_range);
+    tcase_add_test(t, sizes_that_are_expressions);
+    tcase_add_test(t, overlaps_among_many);
     tcase_add_test(t, sizes_narrowed);
     tcase_add_test(t, state_lasts);
     tcase_add_test(t, inputs_that_change);
