@@ -145,6 +145,21 @@ static void drop_unused(fx_function *f)
 
 static const fx_jit_options defaults = {0};
 
+typedef struct compile_start {
+    compile_job *job;
+    fx_status status;
+} compile_start;
+
+/* While libLLVM loads, the model is lowered. */
+static void compile_in_threads(void *user, int thread)
+{
+    compile_start *s = user;
+    if (thread == 0)
+        s->status = run_job(s->job, compile, &s->job->f->own);
+    else
+        fx_code_prepare();
+}
+
 fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_function **function)
 {
     if (!graph)
@@ -157,10 +172,11 @@ fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_func
     pthread_mutex_init(&job.f->lock, NULL);
     pthread_mutex_init(&job.f->turn, NULL);
     job.f->magic = FX_FUNCTION_LIVE;
-    fx_status status = run_job(&job, compile, &job.f->own);
-    if (status != FX_OK) {
+    compile_start start = {.job = &job};
+    fx_in_parallel(job.options->threads != 1 && !fx_code_is_prepared() && fx_processors() > 1 ? 2 : 1, compile_in_threads, &start);
+    if (start.status != FX_OK) {
         fx_function_free(job.f);
-        return status;
+        return start.status;
     }
     drop_unused(job.f);
     *function = job.f;

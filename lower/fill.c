@@ -1,7 +1,9 @@
 /* lower/fill.c: packs weights. Selection only notes which; when all are known they are packed by several threads, panel by panel: rows are read once,
  * and scaled, checked against the file's checksum and packed while they are near the processor.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#define _DEFAULT_SOURCE /* madvise */
 #include <stdatomic.h>
+#include <sys/mman.h>
 
 #include "lower/select.h"
 
@@ -69,6 +71,19 @@ static void pack_panel(const fx_build *b, const fx_fill *f, int64_t panel, float
     }
 }
 
+/* Whole pages that are about to be written come at once, where the system knows how: a fault for each takes longer than what it brings. */
+static void begin_pages(void *from, size_t size)
+{
+#ifdef MADV_POPULATE_WRITE
+    const uintptr_t page = 4096, start = ((uintptr_t)from + page - 1) / page * page, end = ((uintptr_t)from + size) / page * page;
+    if (start < end)
+        madvise((void *)start, end - start, MADV_POPULATE_WRITE); /* a wish: refusal does no harm */
+#else
+    (void)from;
+    (void)size;
+#endif
+}
+
 static void run(void *user, int thread)
 {
     work *w = user;
@@ -84,6 +99,7 @@ static void run(void *user, int thread)
             size_t width = (size_t)f->rows.width * sizeof(float);
             u->crc = fx_crc32(0, data + (size_t)row * width, (size_t)u->rows * width);
         }
+        begin_pages(f->packed + (size_t)u->panel * panel_size(w->b, f), (size_t)u->panels * panel_size(w->b, f) * sizeof(float));
         for (int64_t k = 0; k < u->panels; k++)
             pack_panel(w->b, f, u->panel + k, w->scratch + (size_t)thread * w->scratch_size);
     }
@@ -159,13 +175,12 @@ fx_status fx_build_fill(fx_build *b)
     }
     if (!all)
         return FX_OK;
-    /* In one piece, which the system can give in large pages. */
-    float *at = FX_NEW_ARRAY(b->p->arena, float, all + CACHE_LINE / sizeof(float));
-    while ((uintptr_t)at % CACHE_LINE)
-        at++;
+    /* Not in one piece: that would come in large pages, which the system clears at once, mostly where nothing was for long. */
     for (fx_fill *f = b->fills; f; f = f->next) {
+        float *at = FX_NEW_ARRAY(b->p->arena, float, b->p->bufs[f->buf].numel.value + CACHE_LINE / (int64_t)sizeof(float));
+        while ((uintptr_t)at % CACHE_LINE)
+            at++;
         b->p->bufs[f->buf].data = f->packed = at;
-        at += b->p->bufs[f->buf].numel.value;
     }
     for (int i = 0; i < 2; i++) { /* counted, then made */
         if (i)

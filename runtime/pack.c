@@ -1,7 +1,5 @@
 /* pack.c: weights and biases in the order the kernels read them.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <string.h>
-
 #include "fxcc/runtime.h"
 
 static size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -11,34 +9,52 @@ size_t fxrt_conv2d_packed_size(const fxrt_conv2d_desc *d, const fxrt_tile *t)
     return (size_t)d->groups * round_up((size_t)d->oc, (size_t)t->nr) * (size_t)d->kh * (size_t)d->kw * (size_t)d->ic;
 }
 
-/* Columns [0, n) of a panel, n <= nr, from rows k = (tap, i), element w[j * s_o + i * s_i + tap * s_t]; behind them zeros. Some i at a time, of all
- * taps: columns lie far apart, often by a power of two, of which the nearest cache holds few; each is gone through in stretches. */
+#if defined(__SSE2__)
+#include <emmintrin.h>
+
+/* Sixteen elements of each of four rows become columns of sixteen rows. */
+static void turn(const float *w, size_t stride, float *const to[16], size_t column)
+{
+    for (int k = 0; k < 16; k += 4) {
+        __m128 a = _mm_loadu_ps(w + k), b = _mm_loadu_ps(w + stride + k), c = _mm_loadu_ps(w + 2 * stride + k), d = _mm_loadu_ps(w + 3 * stride + k);
+        _MM_TRANSPOSE4_PS(a, b, c, d);
+        _mm_storeu_ps(to[k] + column, a);
+        _mm_storeu_ps(to[k + 1] + column, b);
+        _mm_storeu_ps(to[k + 2] + column, c);
+        _mm_storeu_ps(to[k + 3] + column, d);
+    }
+}
+#else
+static void turn(const float *w, size_t stride, float *const to[16], size_t column)
+{
+    for (size_t j = 0; j < 4; j++)
+        for (size_t k = 0; k < 16; k++)
+            to[k][column + j] = w[j * stride + k];
+}
+#endif
+
+/* Columns [0, n) of a panel, n <= nr, from as many rows of elements w[j * s_o + i * s_i + tap * s_t]; behind them zeros. */
 static void pack_panel(size_t n, size_t nr, size_t taps, size_t ic, const float *w, size_t s_o, size_t s_i, size_t s_t, float *packed)
 {
-    enum { FLOATS = 4096, STRETCH = 16 };
-    float part[FLOATS];
-    size_t most = FLOATS / (taps * nr);
-    most = most > STRETCH ? STRETCH : most;
-    if (most == 0) { /* as large as that: directly */
-        for (size_t tap = 0; tap < taps; tap++)
-            for (size_t i = 0; i < ic; i++)
-                for (size_t j = 0; j < nr; j++)
-                    *packed++ = j < n ? w[j * s_o + i * s_i + tap * s_t] : 0.0f;
-        return;
-    }
-    for (size_t k = 0; k < FLOATS; k++)
-        part[k] = 0;
-    for (size_t i = 0; i < ic; i += most) {
-        const size_t count = ic - i < most ? ic - i : most;
-        for (size_t j = 0; j < n; j++) {
-            const float *from = w + j * s_o + i * s_i;
-            for (size_t k = 0; k < count; k++)
-                for (size_t tap = 0; tap < taps; tap++)
-                    part[(tap * most + k) * nr + j] = from[k * s_i + tap * s_t];
+    size_t done = 0;
+    if (n == nr && nr % 4 == 0 && s_i == taps && (taps == 1 || s_t == 1)) {
+        /* Rows lie far apart, often by a power of two, of which the nearest cache holds few: of each a whole cache line at a time. */
+        size_t i = 0, tap = 0;
+        for (; done + 16 <= taps * ic; done += 16) {
+            float *to[16];
+            for (int k = 0; k < 16; k++) {
+                to[k] = packed + (tap * ic + i) * nr;
+                i += ++tap == taps;
+                tap = tap == taps ? 0 : tap;
+            }
+            for (size_t j = 0; j < nr; j += 4)
+                turn(w + j * s_o + done, s_o, to, j);
         }
-        for (size_t tap = 0; tap < taps; tap++)
-            memcpy(packed + (tap * ic + i) * nr, part + tap * most * nr, count * nr * sizeof(float));
     }
+    for (size_t i = done / taps; i < ic; i++)
+        for (size_t tap = i == done / taps ? done % taps : 0; tap < taps; tap++)
+            for (size_t j = 0; j < nr; j++)
+                packed[(tap * ic + i) * nr + j] = j < n ? w[j * s_o + i * s_i + tap * s_t] : 0.0f;
 }
 
 /* Panels [group][oc / nr][kh][kw][ic][nr] from weights whose element (g, o, i, tap) is w[g * s_g + o * s_o + i * s_i + tap]. */
