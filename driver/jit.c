@@ -10,8 +10,6 @@
 #include "driver/jit.h"
 #include "jit/cache.h"
 
-enum { ALIGN = 64 };
-
 /* ---- compiling ------------------------------------------------------------------------------------------------------- */
 
 /* What a caller is told of an input, an output or a buffer that is kept. */
@@ -105,7 +103,7 @@ static fx_status compile(void *user)
     for (size_t i = 0; i < p->n_states; i++)
         describe(p, &p->states[i], &f->states[i]);
     if (p->n_states) {
-        f->state = aligned_alloc(ALIGN, (size_t)(p->state_size + ALIGN) / ALIGN * ALIGN);
+        f->state = fx_aligned_alloc((size_t)p->state_size);
         if (!f->state)
             fx_out_of_memory(p->ctx);
         fx_program_init_state(p, f->state);

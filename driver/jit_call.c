@@ -7,8 +7,6 @@
 
 #include "driver/jit.h"
 
-enum { ALIGN = 64 };
-
 /* Where a message goes. */
 typedef struct words {
     char *text;                  /* NULL: nowhere */
@@ -319,8 +317,8 @@ static fx_status make_room(const fx_function *f, fx_scratch *s, const int64_t *v
     if (s->arena && s->size >= s->need)
         return FX_OK;
     free(s->arena);
-    s->size = (s->need + ALIGN) / ALIGN * ALIGN;
-    s->arena = aligned_alloc(ALIGN, s->size);
+    s->size = s->need;
+    s->arena = fx_aligned_alloc(s->size);
     return s->arena ? FX_OK : no_memory(w, s->size);
 }
 

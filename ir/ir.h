@@ -76,6 +76,10 @@ void fx_context_keep_storages(fx_context *ctx, size_t n, const void **used);
 fx_context *fx_context_create_with(void *(*alloc)(void *user, size_t size), void (*dealloc)(void *user, void *p),
                                    void *user);
 
+/* Memory for values outside of contexts, aligned to 64 bytes, not cleared; free() takes it. What is many pages large is asked for in large pages, as
+ * contexts' memory is. NULL: there is none. */
+void *fx_aligned_alloc(size_t size);
+
 uint64_t fx_hash_block(uint64_t seed, const void *data, uint64_t size); /* of large blocks, at memory speed; not against an enemy */
 
 /* ---- map.c: a hash map from pointers (interned strings, nodes) to pointers ---------------------------- */
