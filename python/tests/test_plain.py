@@ -195,6 +195,7 @@ class Building(unittest.TestCase):
         self.assertIn("float32", g.compile(cache="")._repr_html_())
         svg = g._repr_svg_()
         self.assertTrue(svg is None or "<svg" in svg)
+        self.assertEqual("<details><summary>picture</summary><svg" in g._repr_html_(), svg is not None)
         for form in ("table", "text", "dot", "code", "readable", "tabular", "json"):
             self.assertIn("relu", g.format(form))
         with self.assertRaises(ValueError):

@@ -640,6 +640,30 @@ class Running(OneInput):
         self.assertFalse((self.dir / "z.npy").exists())
 
 
+class Documents(OneInput):
+    """The commands that README.md and docs/jit.md show, run as they are written, on the digits model."""
+
+    def run_commands(self, document, least):
+        commands = re.findall(r"^(?:\$ |    )(fxcc (?!COMMAND).*?)(?: +#.*)?$", (ROOT / document).read_text(), re.MULTILINE)
+        self.assertGreaterEqual(len(commands), least)
+        self.reference().rename(self.dir / "ref.npz")
+        shutil.copy(DIGITS, self.dir / "model.pt2")
+        env = {**os.environ, "PATH": f"{pathlib.Path(FXCC).resolve().parent}:{os.environ['PATH']}", "FXCC_CACHE": str(self.dir / "kept")}
+        for command in commands:
+            once = command + " --once" if command.startswith("fxcc watch") else command + " -n 1" if command.startswith("fxcc bench") else command
+            done = subprocess.run(once, shell=True, cwd=self.dir, env=env, capture_output=True, text=True, timeout=300)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+            self.assertIn(f"fxcc {command.split()[1]}", self.ok(command.split()[1], "--help"))
+
+    def test_readme(self):
+        self.run_commands("README.md", 12)
+        self.assertTrue((self.dir / "out" / "digits.h").exists() and (self.dir / "pruned.pt2").exists())
+
+    def test_jit(self):
+        self.run_commands("docs/jit.md", 7)
+        self.assertTrue((self.dir / "model.ll").exists() and (self.dir / "y.npy").exists())
+
+
 class Ways(OneInput):
     """The three ways a model is run: fxcc run, check, bench."""
 
