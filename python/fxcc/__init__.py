@@ -39,7 +39,7 @@ def __dir__():
 
 
 def backend(**options: Any) -> Any:
-    """A backend for torch.compile(model, backend=...) with options of its own: training, threads, level, cache, fallback, verbose. Needs torch.
+    """A backend for torch.compile(model, backend=...) with options of its own: training, threads, level, cache, fallback, random, verbose. Needs torch.
 
     docs/torch-compile.md tells what they mean; torch.compile(model, backend="fxcc", options={...}) takes the same. Raises ValueError or TypeError for an
     option that does not fit.

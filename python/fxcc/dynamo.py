@@ -35,18 +35,22 @@ NUMBERS = itertools.count()
 @dataclasses.dataclass(frozen=True)
 class Options:
     """training: graphs that compute gradients are compiled, too. threads, level, cache: as fxcc.compile's. fallback: what fxcc lacks runs in eager
-    ("eager"), or is an error ("error"). verbose: each compile writes a line to stderr."""
+    ("eager"), or is an error ("error"). random: who draws random numbers; "fxcc": compiled code, by Philox, from a state that torch's generator gives;
+    "torch": torch, the same as in eager. verbose: each compile writes a line to stderr."""
 
     training: bool = True
     threads: int = 0
     level: int = 0
     cache: str | None = None
     fallback: str = "eager"
+    random: str = "fxcc"
     verbose: bool = False
 
     def __post_init__(self):
         if self.fallback not in ("eager", "error"):
             raise ArgumentError(f"fallback: expected 'eager' or 'error', got {self.fallback!r}")
+        if self.random not in ("fxcc", "torch"):
+            raise ArgumentError(f"random: expected 'fxcc' or 'torch', got {self.random!r}")
         if not isinstance(self.threads, int) or self.threads < 0:
             raise ArgumentError(f"threads: expected a number of at least 0, got {self.threads!r}")
         if self.level not in (0, 1, 2, 3):
