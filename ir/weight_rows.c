@@ -6,7 +6,7 @@
 #include "ir/ir.h"
 
 /* Eight at a time: compilers make vectors of a count they know. */
-static void scale_row(float *restrict to, const float *restrict from, int64_t n, double scale)
+static inline __attribute__((always_inline)) void scale_any(float *restrict to, const float *restrict from, int64_t n, double scale)
 {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
@@ -14,6 +14,24 @@ static void scale_row(float *restrict to, const float *restrict from, int64_t n,
             to[i + k] = (float)(from[i + k] * scale);
     for (; i < n; i++)
         to[i] = (float)(from[i] * scale);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void scale_avx2(float *restrict to, const float *restrict from, int64_t n, double scale)
+{
+    scale_any(to, from, n, scale);
+}
+#endif
+
+static void scale_row(float *restrict to, const float *restrict from, int64_t n, double scale)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) {
+        scale_avx2(to, from, n, scale);
+        return;
+    }
+#endif
+    scale_any(to, from, n, scale);
 }
 
 /* The piece that row `from` is of, *from then counts within it. */

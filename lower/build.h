@@ -85,6 +85,8 @@ typedef struct fx_build {
 /* ---- fill.c ---------------------------------------------------------------------------------------- */
 /* Packs what selection noted, by several threads. Until then these weights' buffers have no data. */
 fx_status fx_build_fill(fx_build *b);
+/* Where the elements of a large constant lie that was not checked yet: it will be, then. *data NULL: another, to be touched. */
+fx_status fx_build_constant_in_place(fx_build *b, const fx_tensor *t, const void **data);
 
 /* ---- build_layout.c ---------------------------------------------------------------------------- */
 bool fx_build_prefers_channels_last(fx_build *b);

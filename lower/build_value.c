@@ -254,16 +254,25 @@ fx_status fx_build_constant_rows(fx_build *b, const fx_node *user, fx_node *n, c
 static fx_status constant_value(fx_build *b, fx_node *n, fx_window *v)
 {
     fx_status st;
-    fx_attr *a = constant_attr(b, n, n, &st);
-    FX_TRY(st);
+    const fx_attr *a = fx_attr_find(b->g, n->target);
     fx_tensor dense;
-    FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
+    const void *data = NULL;
+    if (a)
+        FX_TRY(fx_build_constant_in_place(b, &a->tensor, &data));
+    if (data) {
+        dense = a->tensor;
+    } else {
+        a = constant_attr(b, n, n, &st);
+        FX_TRY(st);
+        FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
+        data = dense.data;
+    }
     *v = (fx_window){.dtype = dense.dtype, .rank = dense.rank};
     for (int i = 0; i < v->rank; i++)
         v->dims[i] = fx_dim_of(dense.sizes[i]);
     fx_window_set_dense(b, v);
     v->buf = fx_program_buf(b->p, FX_BUF_WEIGHT, n->target, v->dtype, v->rank, v->dims);
-    b->p->bufs[v->buf].data = dense.data;
+    b->p->bufs[v->buf].data = data;
     b->p->bufs[v->buf].loc = n->loc;
     return FX_OK;
 }

@@ -99,6 +99,8 @@ static void run(void *user, int thread)
             size_t width = (size_t)f->rows.width * sizeof(float);
             u->crc = fx_crc32(0, data + (size_t)row * width, (size_t)u->rows * width);
         }
+        if (!f->packed)
+            continue;
         begin_pages(f->packed + (size_t)u->panel * panel_size(w->b, f), (size_t)u->panels * panel_size(w->b, f) * sizeof(float));
         for (int64_t k = 0; k < u->panels; k++)
             pack_panel(w->b, f, u->panel + k, w->scratch + (size_t)thread * w->scratch_size);
@@ -166,18 +168,21 @@ static fx_status check(const work *w)
 fx_status fx_build_fill(fx_build *b)
 {
     work w = {.b = b};
-    size_t all = 0;
+    size_t all = 0, packed = 0;
     for (const fx_fill *f = b->fills; f; f = f->next) {
-        size_t size = panel_size(b, f);
+        size_t size = f->buf < 0 ? 0 : panel_size(b, f);
         FX_TRY(settle_pieces(b, f));
         w.scratch_size = size > w.scratch_size ? size : w.scratch_size;
-        all += (size_t)b->p->bufs[f->buf].numel.value;
+        all += (size_t)(f->rows.n * f->rows.width);
+        packed += f->buf < 0 ? 0 : (size_t)b->p->bufs[f->buf].numel.value;
     }
     if (!all)
         return FX_OK;
-    /* In one piece, which the system can give in large pages: ResNet-50 runs 4 % faster so, and clearing costs less than half. */
-    float *at = fx_select_floats(b, all);
+    /* In one piece, which the system can give in large pages: ResNet-50 runs 4 % faster so. */
+    float *at = fx_select_floats(b, packed);
     for (fx_fill *f = b->fills; f; f = f->next) {
+        if (f->buf < 0)
+            continue;
         b->p->bufs[f->buf].data = f->packed = at;
         at += b->p->bufs[f->buf].numel.value;
     }
@@ -196,6 +201,27 @@ fx_status fx_build_fill(fx_build *b)
     return check(&w);
 }
 
+static void add(fx_build *b, fx_fill *f)
+{
+    *b->last_fill = f;
+    b->last_fill = &f->next;
+}
+
+fx_status fx_build_constant_in_place(fx_build *b, const fx_tensor *t, const void **data)
+{
+    fx_fill *f = FX_NEW(b->scratch, fx_fill);
+    *data = NULL;
+    if (t->dtype != FX_F32 || t->rank < 1 || !t->storage || t->storage->data || t->storage->nbytes < UNIT ||
+        t->storage->nbytes != (size_t)fx_tensor_numel(t) * sizeof(float) || !fx_tensor_peek(t) || !fx_tensor_is_contiguous(t))
+        return FX_OK;
+    FX_TRY(fx_weight_rows_of(b->ctx, b->scratch, t, &f->rows));
+    f->group_rows = f->rows.n;
+    f->buf = -1;
+    *data = fx_tensor_peek(t);
+    add(b, f);
+    return FX_OK;
+}
+
 fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, const fxrt_conv2d_desc *conv, const char *name, const char *note, int *id)
 {
     fx_fill *f = FX_NEW(b->scratch, fx_fill);
@@ -210,11 +236,9 @@ fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weig
     fx_dim numel = fx_dim_of(panels * (int64_t)panel_size(b, f));
     f->buf = *id = fx_program_buf(b->p, FX_BUF_WEIGHT, name, FX_F32, 1, &numel);
     b->p->bufs[*id].note = note;
-    if (numel.value) {
-        *b->last_fill = f;
-        b->last_fill = &f->next;
-    } else {
+    if (numel.value)
+        add(b, f);
+    else
         b->p->bufs[*id].data = FX_NEW(b->p->arena, float);
-    }
     return FX_OK;
 }

@@ -28,7 +28,7 @@ typedef struct fx_fill {
     int64_t group_rows;
     bool is_conv;
     fxrt_conv2d_desc conv;
-    int buf;
+    int buf;                      /* -1: none, rows are only checked */
     float *packed;
 } fx_fill;
 fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, const fxrt_conv2d_desc *conv, const char *name, const char *note, int *id);

@@ -313,6 +313,30 @@ START_TEST(convolutions_are_scaled_and_packed)
 }
 END_TEST
 
+/* A large table that loops read lies where it was, and is checked with the others. */
+START_TEST(tables_stay_in_place)
+{
+    static const char text[] = "graph \"net\" imported\nparameter table : f32[%d, 70] = all 0.0\n\n%%i : i64[5] = placeholder[i]\n"
+                               "%%t : f32[%d, 70] = get_attr[table]\n%%y : f32[5, 70] = call_function[aten.embedding.default](%%t, %%i)\noutput((%%y,))\n";
+    static const int rows[] = {3, 1870, 1872, 10000}; /* from half a megabyte on */
+    fx_program *p;
+    for (size_t i = 0; i < 4; i++)
+        for (int damaged = 0; damaged < 2; damaged++) {
+            fx_graph *g = read_graph(fx_arena_printf(fx_context_arena(ctx), text, rows[i], rows[i]));
+            fx_tensor t = map(g, "table", damaged);
+            touches = 0;
+            ck_assert_int_eq(lowered(g, 3, &p), damaged ? FX_ERR_FORMAT : FX_OK);
+            ck_assert_int_eq(touches, 1);
+            if (damaged) {
+                ck_assert_str_eq(fx_diag_get(ctx, i)->message, "the checksum of table differs");
+                continue;
+            }
+            ck_assert_ptr_eq(packed(p, (size_t)rows[i] * 70), floats(&t));
+            fx_arena_free(p->arena);
+        }
+}
+END_TEST
+
 /* Whichever weight and however it is read: nothing is compiled of what is damaged. */
 START_TEST(damaged_weights_are_found)
 {
@@ -342,6 +366,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, rows_are_made_at_first_touch);
     tcase_add_test(t, linears_are_packed);
     tcase_add_test(t, convolutions_are_scaled_and_packed);
+    tcase_add_test(t, tables_stay_in_place);
     tcase_add_test(t, damaged_weights_are_found);
 }
 
