@@ -146,6 +146,25 @@ class Building(unittest.TestCase):
         self.assertEqual(out[1]["b"].tolist(), [1, 2])
         self.assertEqual((type(out), type(out[1]["a"]), out[1]["a"][1]), (list, tuple, None))
 
+    def test_outputs_of_several_results_and_constants(self):
+        def lists(o):
+            return {k: lists(v) for k, v in o.items()} if isinstance(o, dict) else type(o)(map(lists, o)) if isinstance(o, (tuple, list)) else getattr(o, "tolist", lambda: o)()
+        def graph(constants):
+            g = fxcc.Graph()
+            x = g.placeholder("x", "f32[2]")
+            both = g.call_function("aten.sort.default", (x,))  # no type yet: only it tells that there are two
+            g.output({"a": [both, None], "b": (*constants, g.call_function("aten.neg.default", (x,)))})
+            return g
+        expected = {"a": [([1, 2], [1, 0]), None], "b": (None, [-2, -1])}
+        for g in (graph([None]), graph([None]).legalize()):
+            self.assertEqual(lists(g.compile(cache="")(floats(2, 1))), expected)
+            self.assertEqual(lists(g.interpret(floats(2, 1))), expected)
+        constants = (2.5, None, 7, "s", True, slice(0, 2))
+        for g in (graph(constants), graph(constants).legalize()):
+            self.assertEqual(lists(g.interpret(floats(2, 1)))["b"], (*constants, [-2, -1]))
+            with self.assertRaisesRegex(fxcc.UnsupportedError, "an output is a number or text"):
+                g.compile(cache="")
+
     def test_passes_say_what_they_did(self):
         g = net()
         g.call_function("aten.neg.default", (g.find("x"),), name="dead")
@@ -319,6 +338,15 @@ class Calling(unittest.TestCase):
             g.find("none")
         with self.assertRaises(AttributeError):
             del self.graph.nodes[0].args
+
+    def test_an_input_without_a_type(self):
+        for legal in (False, True):
+            g = net().legalize() if legal else net()
+            with g.inserting_before(g.nodes[0]):
+                g.placeholder("late")
+            for target in ("jit", "c"):
+                with self.assertRaisesRegex(fxcc.UnsupportedError, "node 'late': the input has no type"):
+                    g.compile(target)
 
     def test_errors_name_the_node(self):
         g = fxcc.Graph()
