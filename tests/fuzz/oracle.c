@@ -411,6 +411,37 @@ static double terms_of(const fx_node *n, const fx_tensor *x, const fx_tensor *ou
     return all / (double)(fx_tensor_numel(out) + 1);
 }
 
+/* Whether weights are so small that float32 loses digits of them and of their products: a mean over them is then anything. */
+static bool has_tiny_weights(oracle *o, const fx_node *n)
+{
+    for (int k = 0; strstr(n->op->name, "nll_loss") && k < n->n_operands; k++) {
+        const fx_tensor *t = &value_of(o, n->operands[k].def)->t[0];
+        for (int64_t i = 0; fx_dtype_is_float(t->dtype) && i < fx_tensor_numel(t); i++) {
+            double v = fabs(fx_tensor_get(t, i));
+            if (v > 0 && v < 1e-30)
+                return true;
+        }
+    }
+    return false;
+}
+
+static double largest_input(oracle *o, const fx_node *n, int param)
+{
+    const fx_node *a = fx_node_input(n, param);
+    return a ? largest(&value_of(o, a)->t[0]) : 0;
+}
+
+/* Whether the weights that a gradient of attention computes anew may leave float32: the sums of exponentials it is given are then not those of
+ * its queries and keys. */
+static bool weights_overflow(oracle *o, const fx_node *n)
+{
+    if (n->op->id != FX_OP__scaled_dot_product_flash_attention_for_cpu_backward)
+        return false;
+    const fx_tensor *q = &value_of(o, fx_node_input(n, 1))->t[0];
+    double size = (double)q->sizes[q->rank - 1], scale = fx_node_is_none(n, 9) ? 1 / sqrt(fmax(size, 1)) : fabs(fx_node_float(n, 9));
+    return size * scale * largest_input(o, n, 1) * largest_input(o, n, 2) + largest_input(o, n, 5) + largest_input(o, n, 8) > 80;
+}
+
 /* Errors of a call's results. */
 static void find_errors(oracle *o, const fx_node *n, value *v)
 {
@@ -467,6 +498,7 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
     /* Large sums may leave the range on the way. */
     bool powers = strstr(n->op->name, "norm.") || strstr(n->op->name, "vector_norm");
     bool range = sum && (most > (v->t[0].dtype == FX_F64 ? 1e150 : powers ? 1e9 : 1e18) || (powers && most < (v->t[0].dtype == FX_F64 ? 1e-100 : 1e-12)) || (strstr(n->op->name, "prod") && overflows(o, n)));
+    range |= has_tiny_weights(o, n) || weights_overflow(o, n);
     if (unknown || range || (inexact && !sensitivity(o, n, v, 0, SAMPLES, v->error))) {
         know_nothing(o, v);
         return;
