@@ -195,6 +195,40 @@ static fx_status lowered(fx_graph *g, int threads, fx_program **p)
     return status;
 }
 
+/* What the runtime packs, by its definition: whole panels and not, rows that are dense and not, few and many of them, panels of any width. */
+START_TEST(panels_are_what_they_should_be)
+{
+    static const int widths[] = {1, 4, 6, 32}, counts[][3] = {{1, 1, 1}, {5, 15, 1}, {33, 16, 1}, {64, 50, 1}, {7, 3, 9}, {40, 19, 4}, {33, 2, 49}};
+    float w[64 * 60 * 2], got[64 * 2 * 100 * 3];
+    for (int i = 0; i < (int)(sizeof w / sizeof *w); i++)
+        w[i] = (float)(i + 1);
+    for (size_t i = 0; i < 4; i++)
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+            const int nr = widths[i], oc = counts[k][0], ic = counts[k][1], taps = counts[k][2], panels = (oc + nr - 1) / nr;
+            const fxrt_tile tile = {.lanes = 1, .mr = 1, .nr = nr};
+            const fxrt_conv2d_desc d = {.groups = 1, .oc = oc, .ic = ic, .kh = taps, .kw = 1};
+            const fxrt_gemm_desc rows = {.n = oc, .k = ic * taps, .w_k = 1, .w_n = ic * taps + 3}, columns = {.n = oc, .k = ic * taps, .w_k = oc + 2, .w_n = 1};
+            ck_assert_uint_le(fxrt_conv2d_packed_size(&d, &tile), sizeof got / sizeof *got);
+            for (int way = 0; way < 4; way++) {
+                if (way == 0)
+                    fxrt_conv2d_pack(&d, &tile, w, got);
+                else if (way == 1)
+                    fxrt_conv_transpose2d_pack(&d, &tile, w, got);
+                else
+                    fxrt_gemm_pack(way == 2 ? &rows : &columns, &tile, w, got);
+                for (int column = 0; column < panels * nr; column++)
+                    for (int tap = 0; tap < taps; tap++)
+                        for (int x = 0; x < ic; x++) {
+                            const int row = tap * ic + x; /* of a matrix, too */
+                            const int from = way == 0 ? (column * ic + x) * taps + tap : way == 1 ? (x * oc + column) * taps + tap
+                                             : way == 2 ? column * (ic * taps + 3) + row : row * (oc + 2) + column;
+                            ck_assert(got[(column / nr * ic * taps + row) * nr + column % nr] == (column < oc ? w[from] : 0));
+                        }
+            }
+        }
+}
+END_TEST
+
 /* The only weight buffer of so many floats. */
 static const float *packed(const fx_program *p, size_t size)
 {
@@ -364,6 +398,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, checksums_are_those_of_zlib);
     tcase_add_test(t, each_thread_works_once);
     tcase_add_test(t, rows_are_made_at_first_touch);
+    tcase_add_test(t, panels_are_what_they_should_be);
     tcase_add_test(t, linears_are_packed);
     tcase_add_test(t, convolutions_are_scaled_and_packed);
     tcase_add_test(t, tables_stay_in_place);
