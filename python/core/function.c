@@ -136,7 +136,7 @@ static PyObject *nest(PyObject *tree, PyObject *const *out, Py_ssize_t n)
     if (PyLong_Check(tree)) {
         long i = PyLong_AsLong(tree);
         if (i < 0 || i >= n)
-            return PyErr_Format(PyExc_SystemError, "there is no output %ld", i);
+            return PyErr_Format(fxpy_exception(FX_ERR_ARGUMENT), "there is no output %ld: has the graph more than one output node? Graph.lint tells", i);
         Py_INCREF(out[i]);
         return out[i];
     }
