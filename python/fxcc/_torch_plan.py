@@ -15,8 +15,13 @@ from ._torch_graph import SYMBOLIC, compilable, is_random, leaves, value
 VIEWS = {getattr(getattr(torch.ops.aten, name), overload) for name, overload in (
     ("view", "default"), ("t", "default"), ("permute", "default"), ("transpose", "int"), ("expand", "default"), ("slice", "Tensor"),
     ("select", "int"), ("unsqueeze", "default"), ("squeeze", "default"), ("squeeze", "dim"), ("squeeze", "dims"), ("alias", "default"),
-    ("detach", "default"), ("diagonal", "default"), ("as_strided", "default"))}
+    ("detach", "default"), ("diagonal", "default"), ("as_strided", "default"), ("unfold", "default"), ("split", "Tensor"),
+    ("split_with_sizes", "default"), ("unbind", "int"))}
 BEFORE = -1  # the step of what is there from the start
+
+
+def is_view(node):
+    return (node.args[0] if node.target is operator.getitem else node).target in VIEWS
 
 
 def operands(node):
@@ -47,9 +52,9 @@ def plan(graph, refused, random="fxcc"):
     takes = {n for n in nodes if n not in refused and not is_size(n) and compilable(n) and (random == "fxcc" or not draws(n))}
     outside, inside = set(operands(result)), set()  # whose values torch needs, fxcc needs
     for n in reversed(nodes):
-        if n in outside and (n not in takes or n.target in VIEWS):
+        if n in outside and (n not in takes or is_view(n)):
             outside.update(operands(n))
-        if n in takes and (n in inside or (n in outside and n.target not in VIEWS)):
+        if n in takes and (n in inside or (n in outside and not is_view(n))):
             inside.update(m for m in operands(n) if not is_size(m))
             inside.add(n)
         elif n in inside:  # fxcc needs what torch must make
@@ -57,7 +62,7 @@ def plan(graph, refused, random="fxcc"):
             outside.update(operands(n))
     by_torch, by_fxcc, steps, drawn = {}, {}, {}, BEFORE
     for n in nodes:
-        if n in outside and (n not in takes or n.target in VIEWS):
+        if n in outside and (n not in takes or is_view(n)):
             at = max([by_torch[m] if m in by_torch else by_fxcc.get(m, BEFORE) + (m in by_fxcc) for m in operands(n)], default=BEFORE)
             if is_random(n):  # in their order
                 at = drawn = max(at, drawn)
