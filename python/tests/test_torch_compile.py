@@ -291,7 +291,7 @@ def test_fallback_can_be_an_error():
 def test_options_that_do_not_fit():
     for options, words in (({"fallback": "none"}, "fallback: expected 'eager' or 'error', got 'none'"), ({"level": 4}, "level: expected 0 to 3, got 4"),
                            ({"threads": -1}, "threads: expected a number of at least 0, got -1"), ({"threads": "2"}, "got '2'"), ({"cache": 3}, "cache: expected a folder"),
-                           ({"levle": 2}, "fxcc has no option 'levle': expected training, threads, level, cache, fallback, verbose")):
+                           ({"levle": 2}, "fxcc has no option 'levle': expected training, threads, level, cache, fallback, random, verbose")):
         with pytest.raises(fxcc.ArgumentError, match=words):
             fxcc.backend(**options)
         with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=words):
