@@ -4,6 +4,7 @@
 #define _DEFAULT_SOURCE /* madvise */
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "lower/select.h"
 
@@ -22,6 +23,8 @@ typedef struct work {
     atomic_size_t next;
     size_t scratch_size;          /* floats a thread */
     float *scratch;
+    float *end;                   /* of all packed weights */
+    atomic_bool small_pages;
 } work;
 
 enum { UNIT = 1 << 19, THREAD_WORTH = 1 << 21 }; /* bytes */
@@ -71,18 +74,52 @@ static void pack_panel(const fx_build *b, const fx_fill *f, int64_t panel, float
     }
 }
 
-/* Whole pages that are about to be written come at once, where the system knows how: a fault for each takes longer than what it brings. */
-static void begin_pages(void *from, size_t size)
-{
 #ifdef MADV_POPULATE_WRITE
-    const uintptr_t page = 4096, start = ((uintptr_t)from + page - 1) / page * page, end = ((uintptr_t)from + size) / page * page;
+static void advise(void *from, void *to, int advice)
+{
+    const uintptr_t page = 4096, start = ((uintptr_t)from + page - 1) / page * page, end = (uintptr_t)to / page * page;
     if (start < end)
-        madvise((void *)start, end - start, MADV_POPULATE_WRITE); /* a wish: refusal does no harm */
+        madvise((void *)start, end - start, advice); /* a wish: refusal does no harm */
+}
+
+static double processor_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+/* Whole pages that are about to be written come at once: a fault for each takes longer than what it brings. Large ones, if they do not take long: in a
+ * virtual machine free memory in large pieces is often the host's, and ten times slower to get than small pages that were in use lately. */
+static void begin_pages(work *w, char *from, size_t size)
+{
+    enum { LARGE_PAGE = 1 << 21, SLOW_MS = 2 };
+    const double start = processor_ms();
+    advise(from, from + size, MADV_POPULATE_WRITE);
+    if (processor_ms() - start > SLOW_MS * (1 + size / LARGE_PAGE) && !atomic_exchange(&w->small_pages, true))
+        advise(from + size, w->end, MADV_NOHUGEPAGE);
+}
+
+/* Small pages may become large ones by and by. */
+static void end_pages(work *w, void *from)
+{
+    if (w->small_pages)
+        advise(from, w->end, MADV_HUGEPAGE);
+}
 #else
+static void begin_pages(work *w, char *from, size_t size)
+{
+    (void)w;
     (void)from;
     (void)size;
-#endif
 }
+
+static void end_pages(work *w, void *from)
+{
+    (void)w;
+    (void)from;
+}
+#endif
 
 static void run(void *user, int thread)
 {
@@ -101,7 +138,7 @@ static void run(void *user, int thread)
         }
         if (!f->packed)
             continue;
-        begin_pages(f->packed + (size_t)u->panel * panel_size(w->b, f), (size_t)u->panels * panel_size(w->b, f) * sizeof(float));
+        begin_pages(w, (char *)(f->packed + (size_t)u->panel * panel_size(w->b, f)), (size_t)u->panels * panel_size(w->b, f) * sizeof(float));
         for (int64_t k = 0; k < u->panels; k++)
             pack_panel(w->b, f, u->panel + k, w->scratch + (size_t)thread * w->scratch_size);
     }
@@ -179,7 +216,8 @@ fx_status fx_build_fill(fx_build *b)
     if (!all)
         return FX_OK;
     /* In one piece, which the system can give in large pages: ResNet-50 runs 4 % faster so. */
-    float *at = fx_select_floats(b, packed);
+    float *at = fx_select_floats(b, packed), *begin = at;
+    w.end = at + packed;
     for (fx_fill *f = b->fills; f; f = f->next) {
         if (f->buf < 0)
             continue;
@@ -198,6 +236,7 @@ fx_status fx_build_fill(fx_build *b)
     threads = threads < most ? threads : most;
     w.scratch = FX_NEW_ARRAY(b->scratch, float, w.scratch_size * (size_t)threads);
     fx_in_parallel(threads, run, &w);
+    end_pages(&w, begin);
     return check(&w);
 }
 
