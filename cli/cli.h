@@ -86,6 +86,8 @@ bool has_suffix(const char *text, const char *suffix);
 
 /* Appends the tensors of the named .npy and .npz files in order; dense. FX_ERR_* with diagnostics. */
 fx_status read_tensors(fx_context *ctx, int n_files, char *const *files, size_t *count, fx_tensor **tensors);
+/* The same; those of one .npz whose names are the inputs' names go to the inputs of these names. */
+fx_status read_inputs(fx_context *ctx, const fx_graph *graph, int n_files, char *const *files, size_t *count, fx_tensor **tensors);
 /* Writes one tensor to a .npy or any number to a .npz, whole or not at all. */
 fx_status write_tensors(fx_context *ctx, const char *path, size_t count, const fx_tensor *tensors);
 /* A fresh tensor of t's dtype and sizes, dense; data: its elements, dense, or NULL. out may be t. */

@@ -96,7 +96,8 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "MODEL INPUT...",
-    .doc = "Runs a model, compiled in memory by LLVM. Inputs are .npy files in the model's order, or .npz files of several.",
+    .doc = "Runs a model, compiled in memory by LLVM. Inputs are .npy files in the model's order, or .npz files of several; one .npz whose "
+           "arrays have the names of the inputs may have any order.",
     .children = (const struct argp_child[]){{&lowering_argp, 0, NULL, 0}, {0}}};
 
 static int run(const char *command, fx_context *ctx, const arguments *a)
@@ -107,7 +108,7 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
     int rc = 1;
 
     if (fx_load_model(ctx, a->model, &graph) != FX_OK || fx_graph_add_philox_state(graph, false, &graph) != FX_OK ||
-        read_tensors(ctx, a->n_files, a->files, &n_inputs, &inputs) != FX_OK)
+        read_inputs(ctx, graph, a->n_files, a->files, &n_inputs, &inputs) != FX_OK)
         return 1;
     if (n_inputs != fx_graph_input_count(graph))
         complain(command, "%s: expected %zu inputs, got %zu", a->model, fx_graph_input_count(graph), n_inputs);

@@ -584,6 +584,25 @@ class Running(OneInput):
             self.assertEqual(z.namelist(), ["output0.npy"])
             self.assertEqual(read_npy(z.read("output0.npy")), y)
 
+    def test_a_npz_with_the_names_of_the_inputs(self):
+        model = self.dir / "sub.fx"
+        model.write_text("""graph "sub" imported
+%a : f32[2] = placeholder[a]
+%b : f32[2] = placeholder[b]
+%c : f32[2] = call_function[aten.sub.Tensor](%a, %b)
+output((%c,))
+""")
+        def run(*arrays):
+            with zipfile.ZipFile(self.dir / "in.npz", "w") as z:
+                for name, values in arrays:
+                    z.writestr(name + ".npy", npy((2,), values))
+            self.ok("run", model, self.dir / "in.npz", "-o", self.dir / "y.npy")
+            return read_npy((self.dir / "y.npy").read_bytes())
+        self.assertEqual(run(("a", (5, 6)), ("b", (1, 2))), (4, 4))
+        self.assertEqual(run(("b", (1, 2)), ("a", (5, 6))), (4, 4))
+        self.assertEqual(run(("arr_0", (5, 6)), ("arr_1", (1, 2))), (4, 4))
+        self.assertEqual(run(("b", (5, 6)), ("other", (1, 2))), (4, 4))  # not all are names: in order
+
     def test_wrong_inputs(self):
         out = self.dir / "y.npy"
         self.fails("run", DIGITS, "-o", out, says="expected 1 inputs, got 0")
