@@ -294,7 +294,7 @@ def suits(gm):
             module = getattr(n.target, "__module__", None) or ""
             pure = isinstance(n.target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) or module in (
                 "torch", "torch._C._nn", "torch.nn.functional", "torch.functional", "torch._C._linalg", "torch._C._special", "_operator")
-            if not pure or any(word in name for word in STATEFUL):
+            if n.target is not torch._C._log_api_usage_once and (not pure or any(word in name for word in STATEFUL)):
                 raise Declined(f"{n.target} is no function of tensors alone")
         elif n.op == "call_method":
             if any(word in name for word in STATEFUL):
@@ -313,6 +313,8 @@ def apply(recorder, n, args, kwargs):
     example = n.meta.get("example_value")
     if n.op == "call_method":
         return getattr(args[0], n.target)(*args[1:], **kwargs)
+    if n.target is torch._C._log_api_usage_once:  # torchvision's: for torch's statistics, each process once
+        return None
     if n.target in ONE and static(example) and isinstance(args[0], Traced):
         said = ONE[n.target](*args, **kwargs)
         if said is not None:

@@ -106,6 +106,13 @@ def test_functions(case, routes):
     assert routes == ["direct"]
 
 
+def test_stochastic_depth(routes):
+    """torchvision's, which tells torch's statistics that it was used."""
+    ops = pytest.importorskip("torchvision.ops", reason="torchvision is not installed")
+    same(lambda x: ops.stochastic_depth(x, 0.5, "row", training=False) + 1, picture())
+    assert routes == ["direct"]
+
+
 def test_layers(routes):
     attend = nn.MultiheadAttention(8, 2, batch_first=True).eval()
     x = torch.randn(2, 5, 8)
