@@ -139,6 +139,7 @@ struct fxpy_function;
 void fxpy_function_looked(struct fxpy_function *self, int more);
 /* The items of a list in the nesting of a tree of their numbers. */
 PyObject *fxpy_nest(PyObject *tree, PyObject *list);
+PyObject *fxpy_output_tree(fxpy_graph *graph); /* how the outputs are nested; NULL with an exception */
 extern PyTypeObject *fxpy_value_type;
 extern PyStructSequence_Desc fxpy_value_desc;
 PyObject *fxpy_value_new(const fx_value_info *v);

@@ -32,6 +32,15 @@ static const fxpy_kind jit_kind = {"jit", jit_outputs, jit_run, jit_free};
 
 static PyObject *function_vectorcall(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *names);
 
+PyObject *fxpy_output_tree(fxpy_graph *graph)
+{
+    fxpy_enter(graph->context);
+    fx_value tree = fx_graph_output_tree(graph->g);
+    PyObject *o = PyErr_Occurred() ? NULL : fxpy_from_value(graph, &tree); /* Ctrl-C may have come meanwhile */
+    fxpy_leave(graph->context);
+    return o;
+}
+
 PyObject *fxpy_function_bare(fxpy_graph *graph, const fxpy_kind *kind, PyObject *options, size_t n_in, size_t n_out)
 {
     fxpy_function *self = PyObject_New(fxpy_function, fxpy_function_type);
@@ -46,8 +55,7 @@ PyObject *fxpy_function_bare(fxpy_graph *graph, const fxpy_kind *kind, PyObject 
     self->options = options;
     self->n_in = (Py_ssize_t)n_in;
     self->n_out = (Py_ssize_t)n_out;
-    fx_value tree = fx_graph_output_tree(graph->g);
-    self->tree = fxpy_from_value(graph, &tree);
+    self->tree = fxpy_output_tree(graph);
     self->names = PyTuple_New(self->n_in);
     self->made = PyMem_Calloc(n_out + 1, sizeof *self->made);
     if (!self->made)

@@ -387,8 +387,7 @@ static PyObject *interpret(PyObject *o, PyObject *inputs)
         PyErr_NoMemory();
     }
     if (list) {
-        fx_value tree = fx_graph_output_tree(self->g);
-        PyObject *numbers = fxpy_from_value(self, &tree);
+        PyObject *numbers = fxpy_output_tree(self);
         result = numbers ? fxpy_nest(numbers, list) : NULL;
         Py_XDECREF(numbers);
         Py_DECREF(list);
