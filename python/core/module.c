@@ -61,6 +61,8 @@ static bool stop(void *user)
     struct timespec now;
     enum { EVERY = 20 * 1000 * 1000 };
     unsigned long self = PyThread_get_thread_ident();
+    if (!c->works)
+        return false;
     if (c->stopping == self)
         return true;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -86,6 +88,7 @@ fxpy_context *fxpy_context_new(void)
     c->holder = 0;
     c->polled = 0;
     c->stopping = 0;
+    c->works = false;
     c->keep = PyList_New(0);
     if (!c->keep || !c->ctx || !c->lock) {
         Py_DECREF((PyObject *)c);
@@ -227,10 +230,12 @@ static PyObject *load(PyObject *self, PyObject *path)
         const char *name = PyBytes_AsString(bytes);
         fx_status status;
         fxpy_enter(c);
+        fxpy_works(c, true);
         Py_BEGIN_ALLOW_THREADS
         status = fx_load_model(c->ctx, name, &g);
         Py_END_ALLOW_THREADS
-        if (status != FX_OK)
+        fxpy_works(c, false);
+        if (status != FX_OK || PyErr_Occurred())
             fxpy_raise(c, status, 0);
         else if (fxpy_warn(c, 0) == 0)
             result = fxpy_graph_new(c, g);

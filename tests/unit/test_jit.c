@@ -1,6 +1,7 @@
 /* tests/unit/test_jit.c: compiled functions: what they give, every kind of input they must refuse or copy, state, open sizes, lifetimes, memory
  * that runs out.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#define _GNU_SOURCE
 #include "tests/unit/fixture.h"
 #include "tests/unit/jit.h"
 
@@ -539,6 +540,50 @@ START_TEST(memory_runs_out_while_compiling)
 }
 END_TEST
 
+static bool stops(void *left)
+{
+    return --*(long *)left < 0;
+}
+
+/* At each place where a compile asks whether to go on it may be told not to: that is said, nothing is left (LLVM's own by the leak checker), and
+ * the next compile is whole. */
+START_TEST(compiles_broken_off)
+{
+    for (int debug = 0; debug < 2; debug++) {
+        char folder[] = "/tmp/fxcc-jit-XXXXXX", listing[64];
+        ck_assert_ptr_nonnull(mkdtemp(folder));
+        snprintf(listing, sizeof listing, "%s/open.prog", folder);
+        fx_jit_options o = {.cache = "", .debug = debug ? folder : ""};
+        long stopped = 0;
+        for (long at = 0;; at += 1 + at / 8) {
+            unit_memory memory = {.fail_at = -1};
+            fx_context *c = unit_context(&memory);
+            fx_graph *g = unit_parse(c, JIT_OPEN);
+            fx_function *f = NULL;
+            long left = at;
+            fx_context_set_interrupt(c, stops, &left);
+            fx_status status = fx_jit_compile(g, &o, &f);
+            fx_context_set_interrupt(c, NULL, NULL);
+            if (status != FX_OK) {
+                ck_assert_int_eq(status, FX_ERR_CANCELLED);
+                ck_assert(f == NULL && left < 0);
+                ck_assert_int_eq(access(listing, F_OK), -1);
+                f = jit_compile(g, &o);
+                stopped++;
+            }
+            fx_function_free(f);
+            fx_context_free(c);
+            ck_assert_int_eq(memory.live, 0);
+            unlink(listing);
+            if (left >= 0)
+                break;
+        }
+        ck_assert_int_gt(stopped, 5);
+        ck_assert_int_eq(rmdir(folder), 0);
+    }
+}
+END_TEST
+
 static void add(TCase *t)
 {
     tcase_add_test(t, outputs_are_the_interpreters);
@@ -559,6 +604,7 @@ static void add(TCase *t)
     tcase_add_test(t, functions_that_are_gone);
     tcase_add_test(t, order_of_freeing);
     tcase_add_test(t, memory_runs_out_while_compiling);
+    tcase_add_test(t, compiles_broken_off);
 }
 
 int main(void)
