@@ -735,7 +735,7 @@ uint16_t fx_float_to_bf16(float f);
 
 /* n rows of `width` floats: those of the pieces, one below the other, each times its scale (in double, rounded once; NULL: 1). */
 typedef struct fx_row_piece {
-    fx_tensor t;                     /* dense float32 */
+    fx_tensor t;                     /* float32, dense unless turned */
     int64_t rows;
 } fx_row_piece;
 typedef struct fx_weight_rows {
@@ -743,6 +743,7 @@ typedef struct fx_weight_rows {
     int n_pieces;
     fx_row_piece *pieces;
     const double *scale;
+    int64_t turned;                  /* one piece, whose *columns* lie dense, so far apart; no scale. 0: rows do */
 } fx_weight_rows;
 
 /* A tensor of these rows, which are made when it is first touched: pieces and their memory stay as they are until then. r is copied. */

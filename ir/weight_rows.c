@@ -46,11 +46,18 @@ static const fx_row_piece *piece_at(const fx_weight_rows *r, int64_t *from)
 const float *fx_weight_rows_at(const fx_weight_rows *r, int64_t from, int64_t n)
 {
     const fx_row_piece *p = piece_at(r, &from);
-    return !r->scale && from + n <= p->rows ? (const float *)fx_tensor_peek(&p->t) + from * r->width : NULL;
+    return !r->scale && !r->turned && from + n <= p->rows ? (const float *)fx_tensor_peek(&p->t) + from * r->width : NULL;
 }
 
 void fx_weight_rows_make(const fx_weight_rows *r, int64_t from, int64_t n, float *to)
 {
+    if (r->turned) {
+        const float *data = (const float *)fx_tensor_peek(&r->pieces[0].t) + from;
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < r->width; k++)
+                *to++ = data[k * r->turned + i];
+        return;
+    }
     const double *scale = r->scale ? r->scale + from : NULL;
     for (const fx_row_piece *p = piece_at(r, &from); n > 0; p++, from = 0) {
         int64_t count = n < p->rows - from ? n : p->rows - from;
@@ -116,6 +123,10 @@ fx_status fx_weight_rows_of(fx_context *ctx, fx_arena *arena, const fx_tensor *t
     }
     fx_row_piece *p = FX_NEW(arena, fx_row_piece);
     *p = (fx_row_piece){.t = *t, .rows = t->rank ? t->sizes[0] : 1};
+    if (t->rank == 2 && t->strides[0] == 1 && t->strides[1] >= t->sizes[0] && fx_tensor_peek(t) && !fx_tensor_is_contiguous(t)) {
+        *out = (fx_weight_rows){.n = p->rows, .width = t->sizes[1], .n_pieces = 1, .pieces = p, .turned = t->strides[1]};
+        return FX_OK;
+    }
     if (!fx_tensor_is_contiguous(t) || !fx_tensor_peek(t))
         FX_TRY(fx_tensor_contiguous(ctx, t, &p->t));
     *out = (fx_weight_rows){.n = p->rows, .width = p->rows ? fx_tensor_numel(t) / p->rows : 0, .n_pieces = 1, .pieces = p};

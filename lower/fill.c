@@ -58,19 +58,23 @@ static void pack_panel(const fx_build *b, const fx_fill *f, int64_t panel, float
 {
     int64_t row = row_of(b, f, panel), n = rows_to(b, f, panel + 1) - row;
     const float *rows = fx_weight_rows_at(&f->rows, row, n);
-    if (!rows) {
+    fxrt_gemm_desc d = {.n = n, .k = f->rows.width, .w_k = 1, .w_n = f->rows.width};
+    if (f->rows.turned && !f->is_conv) {
+        rows = (const float *)fx_tensor_peek(&f->rows.pieces[0].t) + row;
+        d.w_k = f->rows.turned;
+        d.w_n = 1;
+    } else if (!rows) {
         fx_weight_rows_make(&f->rows, row, n, scratch);
         rows = scratch;
     }
     float *to = f->packed + (size_t)panel * panel_size(b, f);
     if (!f->is_conv) {
-        fxrt_gemm_desc d = {.n = n, .k = f->rows.width, .w_k = 1, .w_n = f->rows.width};
         fxrt_gemm_pack(&d, &b->tile, rows, to);
     } else {
-        fxrt_conv2d_desc d = f->conv;
-        d.groups = 1;
-        d.oc = (int32_t)n;
-        fxrt_conv2d_pack(&d, &b->tile, rows, to);
+        fxrt_conv2d_desc c = f->conv;
+        c.groups = 1;
+        c.oc = (int32_t)n;
+        fxrt_conv2d_pack(&c, &b->tile, rows, to);
     }
 }
 
@@ -151,10 +155,12 @@ static bool is_unchecked(const fx_weight_rows *r, const fx_row_piece *p)
     return st && !st->data && fx_tensor_peek(&p->t) == st->unchecked && st->nbytes == (size_t)(p->rows * r->width) * sizeof(float);
 }
 
-/* Pieces that are cut at panels' ends are checked by the way, others now. */
+/* Pieces that are cut at panels' ends are checked by the way, others now; see check_turned for those of turned rows. */
 static fx_status settle_pieces(fx_build *b, const fx_fill *f)
 {
     int64_t end = 0;
+    if (f->rows.turned)
+        return FX_OK;
     for (int i = 0; i < f->rows.n_pieces; i++) {
         fx_row_piece *p = &f->rows.pieces[i];
         bool starts = end % b->tile.nr == 0;
@@ -180,7 +186,7 @@ static void cut(work *w, const fx_fill *f)
             n++;
         unit *u = w->units ? &w->units[w->n] : &(unit){0};
         *u = (unit){.fill = f, .panel = at, .panels = n, .row = row, .rows = rows_to(b, f, at + n) - row};
-        u->check = p->t.storage && !p->t.storage->data ? p->t.storage : NULL;
+        u->check = !f->rows.turned && p->t.storage && !p->t.storage->data ? p->t.storage : NULL;
         w->n++;
         at += n;
     }
@@ -261,10 +267,26 @@ fx_status fx_build_constant_in_place(fx_build *b, const fx_tensor *t, const void
     return FX_OK;
 }
 
+/* Turned rows are not read in the order of memory: who checks it reads it as it lies, if it is all of the storage; else it is touched now. */
+static fx_status check_turned(fx_build *b, fx_fill *f)
+{
+    const void *data = NULL;
+    if (!f->rows.turned)
+        return FX_OK;
+    fx_tensor *t = &f->rows.pieces[0].t, lies = *t;
+    for (int i = 0; i < 2; i++) {
+        lies.sizes[i] = t->sizes[1 - i];
+        lies.strides[i] = t->strides[1 - i];
+    }
+    FX_TRY(fx_build_constant_in_place(b, &lies, &data));
+    return data ? FX_OK : fx_tensor_touch(b->ctx, t);
+}
+
 fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, const fxrt_conv2d_desc *conv, const char *name, const char *note, int *id)
 {
     fx_fill *f = FX_NEW(b->scratch, fx_fill);
     FX_TRY(fx_build_constant_rows(b, user, weight, "weight", &f->rows));
+    FX_TRY(check_turned(b, f));
     f->group_rows = f->rows.n;
     if (conv) {
         f->is_conv = true;

@@ -1,5 +1,7 @@
 /* pack.c: weights and biases in the order the kernels read them.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
 #include "fxcc/runtime.h"
 
 static size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -51,6 +53,9 @@ static void pack_panel(size_t n, size_t nr, size_t taps, size_t ic, const float 
                 turn(w + j * s_o + done, s_o, to, j);
         }
     }
+    if (n == nr && taps == 1 && s_o == 1)
+        for (; done < ic; done++)
+            memcpy(packed + done * nr, w + done * s_i, nr * sizeof *w);
     for (size_t i = done / taps; i < ic; i++)
         for (size_t tap = i == done / taps ? done % taps : 0; tap < taps; tap++)
             for (size_t j = 0; j < nr; j++)

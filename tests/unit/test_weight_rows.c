@@ -300,6 +300,55 @@ START_TEST(linears_are_packed)
 }
 END_TEST
 
+/* Weights that lie [in, out] are read as they lie: small and large ones, whole or not, damaged or not. */
+START_TEST(turned_weights_are_packed)
+{
+    static const int cases[][2] = {{17, 5}, {40, 33}, {64, 64}, {300, 1024}, {600, 500}, {1, 7}};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int how = 0; how < 4; how++) {
+            const int in = cases[i][0], out = cases[i][1], damaged = how % 2;
+            fx_graph *g = read_graph(fx_arena_printf(fx_context_arena(ctx), "graph \"net\" imported\nparameter w : f32[%d, %d] = all 0.0\n\n"
+                                     "%%x : f32[3, %d] = placeholder[x]\n%%w : f32[%d, %d] = get_attr[w]\n"
+                                     "%%y : f32[3, %d] = call_function[aten.mm.default](%%x, %%w)\noutput((%%y,))\n", in, out, in, in, out, out));
+            fx_tensor w = map(g, "w", damaged);
+            fx_program *p;
+            touches = 0;
+            ck_assert_int_eq(lowered(g, how < 2 ? 1 : 3, &p), damaged ? FX_ERR_FORMAT : FX_OK);
+            ck_assert_int_eq(touches, 1);
+            if (damaged) {
+                ck_assert_str_eq(fx_diag_get(ctx, n++)->message, "the checksum of w differs");
+                continue;
+            }
+            const size_t size = (size_t)((out + 31) / 32 * 32 * in);
+            float *want = calloc(size, sizeof *want);
+            for (int k = 0; k < in; k++)
+                for (int column = 0; column < out; column++)
+                    want[(column / 32 * in + k) * 32 + column % 32] = floats(&w)[k * out + column];
+            ck_assert_mem_eq(packed(p, size), want, size * sizeof *want);
+            fx_arena_free(p->arena);
+            free(want);
+        }
+}
+END_TEST
+
+/* Rows of a matrix whose columns lie dense are made one by one. */
+START_TEST(turned_rows_are_made)
+{
+    float data[5 * 7], rows[3 * 5];
+    for (int i = 0; i < 35; i++)
+        data[i] = (float)i;
+    const fx_tensor t = {.dtype = FX_F32, .rank = 2, .sizes = {6, 5}, .strides = {1, 7}, .data = data}; /* of a memory of 7 rows */
+    fx_weight_rows r;
+    ck_assert_int_eq(fx_weight_rows_of(ctx, fx_context_arena(ctx), &t, &r), FX_OK);
+    ck_assert(r.n == 6 && r.width == 5 && r.turned == 7);
+    ck_assert_ptr_null(fx_weight_rows_at(&r, 1, 3));
+    fx_weight_rows_make(&r, 1, 3, rows);
+    for (int i = 0; i < 15; i++)
+        ck_assert_float_eq(rows[i], (float)(i % 5 * 7 + 1 + i / 5));
+}
+END_TEST
+
 static fx_graph *convolution(int groups, int oc, int ic, int k)
 {
     return read_graph(fx_arena_printf(fx_context_arena(ctx), "graph \"net\" imported\n"
@@ -400,6 +449,8 @@ static void add_tests(TCase *t)
     tcase_add_test(t, rows_are_made_at_first_touch);
     tcase_add_test(t, panels_are_what_they_should_be);
     tcase_add_test(t, linears_are_packed);
+    tcase_add_test(t, turned_weights_are_packed);
+    tcase_add_test(t, turned_rows_are_made);
     tcase_add_test(t, convolutions_are_scaled_and_packed);
     tcase_add_test(t, tables_stay_in_place);
     tcase_add_test(t, damaged_weights_are_found);
