@@ -259,10 +259,30 @@ def test_random_numbers_of_all_kinds():
 
 
 def test_out_of_range_targets():
-    """The gradient of a loss refuses a target that is no class, as the loss does."""
+    """A loss refuses a target that is no class."""
     x, y = torch.randn(3, 4, requires_grad=True), torch.tensor([0, 4, 1])
     with pytest.raises(Exception, match="out of range"):
         torch.compile(F.cross_entropy, backend="fxcc")(x, y)
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_out_of_range_targets_of_a_gradient(reduction, weighted):
+    """The gradient alone refuses it too, compiled and interpreted; the class to ignore is none out of range."""
+    g = fxcc.Graph()
+    grad, x, t, w, total = [g.placeholder(n, s) for n, s in (("g", "f32[]" if reduction else "f32[3]"), ("x", "f32[3, 5]"), ("t", "i64[3]"),
+                                                             ("w", "f32[5]"), ("total", "f32[]"))]
+    g.output(g.call_function("aten.nll_loss_backward.default", (grad, x, t, w if weighted else None, reduction, -100, total)))
+    values = [torch.randn([] if reduction else [3]), torch.randn(3, 5), None, torch.rand(5), torch.tensor(2.0)]
+    for run in (g.compile(), g.interpret):
+        for targets in ([1, -100, 4], [0, 0, 3]):
+            values[2] = torch.tensor(targets)
+            got = torch.as_tensor(run(*values))
+            torch.testing.assert_close(got, torch.ops.aten.nll_loss_backward(values[0], values[1], values[2], values[3] if weighted else None, reduction, -100, values[4]))
+        for targets in ([1, 5, 0], [-1, 0, 0], [0, 0, 1 << 40]):
+            values[2] = torch.tensor(targets)
+            with pytest.raises(fxcc.ArgumentError, match="nll_loss_backward"):
+                run(*values)
 
 
 def test_means_and_views_by_strides():
