@@ -9,9 +9,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "lower/lower.h"
 #include "fxcc/runtime.h"
-#include "tests/unit/fixture.h"
+#include "tests/unit/lowering.h"
 
 /* ---- checksums, threads ------------------------------------------------------------------------------------------------- */
 
@@ -154,28 +153,6 @@ START_TEST(rows_are_made_at_first_touch)
 END_TEST
 
 /* ---- packing ---------------------------------------------------------------------------------------------------------------- */
-
-typedef struct job {
-    fx_graph *g;
-    fx_lower_options opt;
-    fx_program *program;
-} job;
-
-static fx_status lower(void *arg)
-{
-    job *j = arg;
-    return fx_lower_run(j->g, &j->opt, &j->program);
-}
-
-static fx_graph *read_graph(const char *text)
-{
-    fx_graph *g = NULL;
-    ck_assert_int_eq(fx_graph_parse(ctx, "net.fx", text, strlen(text), &g), FX_OK);
-    FX_FOR_NODES(g, n)
-        if (n->op)
-            ck_assert_int_eq(fx_node_normalize(n), FX_OK);
-    return g;
-}
 
 /* The weight of g becomes a mapped one. */
 static fx_tensor map(fx_graph *g, const char *path, bool damaged)
