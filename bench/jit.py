@@ -4,11 +4,12 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
     bench/jit                          ResNet-50 and BERT-base; run times of six models; seconds to minutes
     bench/jit --inductor               torch.compile's own backend too, which takes tens of seconds a model and needs g++
+    bench/jit --runs                   run times alone
     bench/jit --models resnet50 --json out.json
 
 What is measured from the beginning is measured in a process of its own, which has loaded nothing of fxcc, LLVM or the peer's yet, several times,
-in turns; Python's start and imports (torch, onnxruntime) are not counted, for nobody. Files are in memory. The figure is the least; of run
-times, which are taken in turns, the median.
+in turns; Python's start and imports (torch, onnxruntime) are not counted, for nobody. Files are in memory. The figure is the least; run times,
+which are many, are told by the quickest quarter of short turns, with several threads by the median of the ratios of neighbouring turns.
 """
 import argparse
 import importlib.util
@@ -95,22 +96,50 @@ def first_inductor(model):
     return {"seconds": seconds, "difference": difference([t.numpy() for t in zoo.leaves(got)], y)}
 
 
+def processor_time(pid):
+    """Seconds of all threads of a process and of those that it started, ended or not: inductor compiles in others."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    ticks = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            try:
+                ticks += processor_time(child)
+            except OSError:  # it has ended since: its time is in ours
+                pass
+    return ticks
+
+
 def torch_compile(model, backend):
-    """The first call of a module under torch.compile."""
+    """The first call of a module under torch.compile, with what the backend imports."""
     import torch
     import zoo
-    if backend == "fxcc":
-        import fxcc.dynamo  # noqa: F401 (registers the backend)
     module, x = worker.build(model)
     _, y = arrays(model)
-    start = time.perf_counter()
+    start, spent = time.perf_counter(), processor_time(os.getpid())
+    if backend == "fxcc":
+        import fxcc.dynamo  # noqa: F401 (registers the backend)
     with torch.no_grad():
         got = torch.compile(module, backend=backend)(*x)
-    return {"seconds": time.perf_counter() - start, "difference": difference([t.numpy() for t in zoo.leaves(got)], y)}
+    seconds, spent = time.perf_counter() - start, processor_time(os.getpid()) - spent
+    return {"seconds": seconds, "processor": spent, "difference": difference([t.numpy() for t in zoo.leaves(got)], y)}
+
+
+def torch_warm(backend):
+    """Leaves the bytecode of what a backend imports, which an installed torch has."""
+    import torch
+    import transformers  # noqa: F401
+    import zoo  # noqa: F401
+    if backend == "fxcc":
+        import fxcc.dynamo  # noqa: F401
+    with torch.no_grad():
+        torch.compile(torch.nn.Sequential(torch.nn.Conv2d(2, 2, 1), torch.nn.Linear(2, 2)), backend=backend)(torch.ones(1, 2, 2, 2))
+    return {}
 
 
 def steady(model, threads, rounds, seconds):
-    """Emitted C by gcc -O3 and the JIT's code in turns."""
+    """Emitted C by gcc -O3 and the JIT's code in turns: the least of each turn, and the mean of the least quarter of these. On one thread what is
+    counted is that thread's time on a processor, so that other programs are not; with several, neighbouring turns are compared, which others
+    disturb alike. Both get large pages: C in NumPy's arrays, the JIT in its own."""
     import emitted
     import jitted
     x, y = arrays(model)
@@ -128,19 +157,20 @@ def steady(model, threads, rounds, seconds):
         f.run_bound(arguments)
         assert difference(outputs, y) < 1e-4
         ways[f"jit{level}"] = lambda f=f, arguments=arguments: f.run_bound(arguments)
-    times = {name: [] for name in ways}
+    clock = time.thread_time if threads == 1 else time.perf_counter
+    least = {name: [] for name in ways}
+    names = list(ways)
     for k in range(rounds + 1):
-        for name, call in ways.items():
-            end = time.perf_counter() + seconds
-            while True:
-                start = time.perf_counter()
+        for name in names[k % len(names):] + names[:k % len(names)]:
+            call, times, end = ways[name], [], time.perf_counter() + seconds
+            call()  # what the turn before left in caches is another's
+            while len(times) < 3 or time.perf_counter() < end:
+                start = clock()
                 call()
-                stop = time.perf_counter()
-                if k:  # the first round warms
-                    times[name].append(stop - start)
-                if stop >= end:
-                    break
-    return {name: {"median": statistics.median(t), "min": min(t), "runs": len(t)} for name, t in times.items()}
+                times.append(clock() - start)
+            if k:  # the first round warms
+                least[name].append(min(times))
+    return {name: {"least": statistics.mean(sorted(t)[:max(2, rounds // 4)]), "turns": t} for name, t in least.items()}
 
 
 def overhead(model, rounds, calls):
@@ -161,7 +191,7 @@ def overhead(model, rounds, calls):
     return {"c": min(c), "python": min(python)}
 
 
-PROBES = {f.__name__: f for f in (first_fxcc, first_onnxruntime, first_openvino, first_inductor, torch_compile, steady, overhead)}
+PROBES = {f.__name__: f for f in (first_fxcc, first_onnxruntime, first_openvino, first_inductor, torch_compile, torch_warm, steady, overhead)}
 
 
 # ---- what asks them ------------------------------------------------------------------------------------------------------------
@@ -176,11 +206,11 @@ def last_words(text):
     return lines[-1][:160] if lines else "it said nothing"
 
 
-def probe(args, name, *arguments, threads=THREADS):
+def probe(args, name, *arguments, threads=THREADS, flags=("-B",)):
     with tempfile.TemporaryDirectory(prefix="fxcc-bench-") as fresh:
         env = os.environ | {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive", "TORCHINDUCTOR_CACHE_DIR": fresh, "FXCC_CACHE": fresh,
                             "PYTHONPATH": str(args.build / "python")}
-        done = subprocess.run([sys.executable, "-B", "-W", "ignore", __file__, "--probe", json.dumps([name, *arguments])], env=env, text=True,
+        done = subprocess.run([sys.executable, *flags, "-W", "ignore", __file__, "--probe", json.dumps([name, *arguments])], env=env, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode:
         raise Missing(last_words(done.stderr))
@@ -269,14 +299,17 @@ def parts(args, table, model):
 def run_times(args, table, model):
     for threads in sorted({1, THREADS}):
         try:
-            t = probe(args, "steady", model, threads, args.rounds * 2, 0.3, threads=threads)
+            t = probe(args, "steady", model, threads, args.rounds * 3, 0.05, threads=threads)
         except Missing as e:
             table.missing(f"{model}: JIT to emitted C by gcc -O3", str(e))
             continue
         for level in (1, 2):
-            ratio = t[f"jit{level}"]["median"] / t["c"]["median"]
-            table.add(f"{model}: JIT -O{level} to emitted C by gcc -O3, {threads} thread{'s' * (threads > 1)}", 1e3 * t[f"jit{level}"]["median"], "ms", None,
-                      f"C: {1e3 * t['c']['median']:.4g} ms; least {t[f'jit{level}']['min'] / t['c']['min']:.3f}", ratio, 1.05)
+            ours, c = t[f"jit{level}"], t["c"]
+            by_turn = statistics.median(x / y for x, y in zip(ours["turns"], c["turns"], strict=True))
+            by_least = ours["least"] / c["least"]
+            said = f"turns' median {by_turn:.3f}" if threads == 1 else f"quickest {by_least:.3f}"
+            table.add(f"{model}: JIT -O{level} to emitted C by gcc -O3, {threads} thread{'s' * (threads > 1)}", 1e3 * ours["least"], "ms", None,
+                      f"C: {1e3 * c['least']:.4g} ms; {said}", by_least if threads == 1 else by_turn, 1.05)
 
 
 def python_calls(args, table):
@@ -289,19 +322,34 @@ def python_calls(args, table):
     table.add("simple_cnn: a Python call over the C call", 1e6 * (t["python"] - t["c"]), "us", 2, f"the C call: {1e6 * t['c']:.2f} us")
 
 
-def torch_compiles(args, table, model):
-    what = f"{model}: torch.compile(backend=\"fxcc\"), first call"
-    try:
-        ours = probe(args, "torch_compile", model, "fxcc")["seconds"]
-    except Missing as e:
-        return table.missing(what, str(e))
-    if not args.inductor:
-        return table.add(what, ours, "s", None, "inductor: ask with --inductor")
-    try:
-        theirs = probe(args, "torch_compile", model, "inductor")["seconds"]
-        table.add(what, ours, "s", None, f"inductor: {theirs:.3g} s", ours / theirs, 0.1)
-    except Missing as e:
-        table.missing(what, f"inductor: {e}")
+def torch_compiles(args, table, models):
+    """Bytecode lies in a folder of the build: the test environment has none, and torch's modules would be parsed anew by each process."""
+    os.environ |= {"PYTHONPYCACHEPREFIX": str(args.build / "bench-bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
+    missing = {}
+    for backend in ["fxcc"] + ["inductor"] * args.inductor:
+        try:
+            probe(args, "torch_warm", backend, flags=())
+        except Missing as e:
+            missing[backend] = f"{backend}: {e}"
+    for model in models:
+        what = f"{model}: torch.compile(backend=\"fxcc\"), first call"
+        try:
+            if "fxcc" in missing:
+                raise Missing(missing["fxcc"])
+            ours = probe(args, "torch_compile", model, "fxcc", flags=())
+            if ours["difference"] > worker.TOLERANCE:
+                raise SystemExit(f"{model}: torch.compile's outputs differ from PyTorch's by {ours['difference']:.2g}")
+            if not args.inductor:
+                table.add(what, ours["seconds"], "s", None, "inductor: ask with --inductor")
+                continue
+            if "inductor" in missing:
+                raise Missing(missing["inductor"])
+            theirs = probe(args, "torch_compile", model, "inductor", flags=())
+        except Missing as e:
+            table.missing(what, str(e))
+            continue
+        for key, more in (("seconds", ""), ("processor", ", processor time")):
+            table.add(what + more, ours[key], "s", None, f"inductor: {theirs[key]:.3g} s", ours[key] / theirs[key], 0.1)
 
 
 def main():
@@ -310,6 +358,7 @@ def main():
     parser.add_argument("--models", default=",".join(MODELS), help=f"default {','.join(MODELS)}")
     parser.add_argument("--rounds", type=int, default=5, help="of what is measured in processes of its own (default 5)")
     parser.add_argument("--inductor", action="store_true", help="torch.compile's own backend too")
+    parser.add_argument("--runs", action="store_true", help="run times alone")
     parser.add_argument("--json", help="also write the results here")
     parser.add_argument("--probe", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -323,14 +372,19 @@ def main():
     bench_run.prepare([*models, "simple_cnn"], ["onnxruntime"] if onnx else [])
     table = Table()
     for model in models:
-        if model in COMPILED:
+        if model in COMPILED and not args.runs:
             first_outputs(args, table, model)
             parts(args, table, model)
     for model in models:
         run_times(args, table, model)
+    if args.runs:
+        return finish(args, table)
     python_calls(args, table)
-    for model in models:
-        torch_compiles(args, table, model)
+    torch_compiles(args, table, models)
+    return finish(args, table)
+
+
+def finish(args, table):
     if args.json:
         cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
         pathlib.Path(args.json).write_text(json.dumps({"cpu": cpu, "cores": THREADS, "rows": table.rows}, indent=1))

@@ -30,8 +30,9 @@ int cmd_watch(int argc, char **argv);
 /* ---- options.c: the options that compile, show and check have in common -------------------------------------- */
 
 /* A child parser for `struct argp.children`; its input is a fx_compile_options. */
-extern const struct argp lowering_argp; /* --target, --threads, --unproved, --dim, --disable */
-void end_options(fx_compile_options *options); /* frees what that parser made */
+extern const struct argp jit_argp;      /* --threads, --dim, --disable */
+extern const struct argp lowering_argp; /* those, --target and --unproved */
+void end_options(fx_compile_options *options); /* frees what these parsers made */
 extern const struct argp looking_argp;  /* --dump-before, --dump-after, --stop-after, --time-passes; log goes to stdout */
 
 /* The one argument that is no option, a "model" say: stores it, or ends with a usage error when there was one already. */
@@ -85,6 +86,8 @@ bool has_suffix(const char *text, const char *suffix);
 
 /* Appends the tensors of the named .npy and .npz files in order; dense. FX_ERR_* with diagnostics. */
 fx_status read_tensors(fx_context *ctx, int n_files, char *const *files, size_t *count, fx_tensor **tensors);
+/* The same; those of one .npz whose names are the inputs' names go to the inputs of these names. */
+fx_status read_inputs(fx_context *ctx, const fx_graph *graph, int n_files, char *const *files, size_t *count, fx_tensor **tensors);
 /* Writes one tensor to a .npy or any number to a .npz, whole or not at all. */
 fx_status write_tensors(fx_context *ctx, const char *path, size_t count, const fx_tensor *tensors);
 /* A fresh tensor of t's dtype and sizes, dense; data: its elements, dense, or NULL. out may be t. */

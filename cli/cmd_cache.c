@@ -1,6 +1,7 @@
 /* cli/cmd_cache.c: fxcc cache: the code that was compiled in memory before.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "cli/cli.h"
 #include "fxcc/jit.h"
@@ -34,7 +35,7 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "[FOLDER]",
     .doc = "Tells where the code is kept that 'fxcc run' compiled, and how much of it there is. The folder is $FXCC_CACHE, or fxcc/jit in "
-           "$XDG_CACHE_HOME or ~/.cache; FXCC_CACHE= keeps none. What was not used for longest goes when there is more than 1 GB."};
+           "$XDG_CACHE_HOME or ~/.cache; FXCC_CACHE= keeps none. What was not used for longest goes when there is more than 1 GiB."};
 
 int cmd_cache(int argc, char **argv)
 {
@@ -47,6 +48,9 @@ int cmd_cache(int argc, char **argv)
     if (!ctx)
         return 1;
     int rc = fx_jit_cache(ctx, a.folder, a.clear, &info, path, sizeof path) != FX_OK;
+    struct stat st;
+    if (!rc && stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+        rc = complain(command, "%s: expected a folder", path);
     if (!rc)
         printf("%s: %llu compiled model%s, %.1f MB%s\n", path, (unsigned long long)info.entries, info.entries == 1 ? "" : "s", (double)info.bytes / 1e6,
                a.clear ? ", removed" : "");

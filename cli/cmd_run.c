@@ -12,7 +12,7 @@ typedef struct arguments {
     way way;
     fx_compile_options options;  /* of lowering */
     int level;
-    bool no_cache, verbose;
+    bool interpret, emit_c, no_cache, verbose;
     const char *debug;           /* folder for what debuggers show as source; NULL: nothing for debuggers */
     char **files; /* points into argv */
     int n_files;
@@ -31,9 +31,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_INTERPRET:
         a->way = WAY_INTERPRETER;
+        a->interpret = true;
         return 0;
     case KEY_EMIT_C:
         a->way = WAY_C;
+        a->emit_c = true;
         return 0;
     case KEY_NO_CACHE:
         a->no_cache = true;
@@ -62,6 +64,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (!a->model)
             argp_error(state, "expected a model to run");
+        if (a->interpret && a->emit_c)
+            argp_error(state, "expected --interpret or --emit-c, got both");
+        if (a->options.target && !a->emit_c)
+            argp_error(state, "expected --emit-c with --target: what LLVM compiles in memory is for this machine");
+        if ((a->level || a->debug) && a->way != WAY_JIT)
+            argp_error(state, "expected %s without %s, since it is of LLVM", a->level ? "-O" : "--debug", a->interpret ? "--interpret" : "--emit-c");
         if (!a->output)
             argp_error(state, "expected -o FILE, the .npy or .npz to write");
         if (!has_suffix(a->output, ".npy") && !has_suffix(a->output, ".npz"))
@@ -73,7 +81,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0, "write the output (.npy) or all outputs (.npz) here", 0},
+    {"output", 'o', "FILE", 0, "write the output (.npy), or all outputs (.npz)", 0},
     {"calls", KEY_CALLS, "N", 0, "call the model N times in a row on the same inputs and write, for each call, the outputs, then the inputs and buffers "
      "that the model changes, as they are after it", 0},
     {"interpret", KEY_INTERPRET, NULL, 0, "by the reference interpreter: slow and simple, the judge of the other two", 0},
@@ -88,7 +96,8 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "MODEL INPUT...",
-    .doc = "Runs a model, compiled in memory by LLVM. Inputs are .npy files in the model's order, or .npz files of several.",
+    .doc = "Runs a model, compiled in memory by LLVM. Inputs are .npy files in the model's order, or .npz files of several; one .npz whose "
+           "arrays have the names of the inputs may have any order.",
     .children = (const struct argp_child[]){{&lowering_argp, 0, NULL, 0}, {0}}};
 
 static int run(const char *command, fx_context *ctx, const arguments *a)
@@ -99,12 +108,14 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
     int rc = 1;
 
     if (fx_load_model(ctx, a->model, &graph) != FX_OK || fx_graph_add_philox_state(graph, false, &graph) != FX_OK ||
-        read_tensors(ctx, a->n_files, a->files, &n_inputs, &inputs) != FX_OK)
+        read_inputs(ctx, graph, a->n_files, a->files, &n_inputs, &inputs) != FX_OK)
         return 1;
     if (n_inputs != fx_graph_input_count(graph))
         complain(command, "%s: expected %zu inputs, got %zu", a->model, fx_graph_input_count(graph), n_inputs);
-    else if ((fx_graph_output_count(graph) != 1 || a->calls) && !has_suffix(a->output, ".npz"))
+    else if (fx_graph_output_count(graph) != 1 && !has_suffix(a->output, ".npz"))
         complain(command, "%s: expected -o FILE.npz for a model of %zu outputs, got '%s'", a->model, fx_graph_output_count(graph), a->output);
+    else if (a->calls && !has_suffix(a->output, ".npz"))
+        complain(command, "expected -o FILE.npz with --calls, got '%s'", a->output);
     else if (fx_graph_shapes_for(graph, n_inputs, inputs, NULL) == FX_OK) {
         const way_options o = {.lowering = &a->options, .level = a->level, .no_cache = a->no_cache, .debug = a->debug};
         if (a->way == WAY_INTERPRETER && !a->calls) { /* also what no compile would take */

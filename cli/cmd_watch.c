@@ -87,7 +87,7 @@ static const struct argp argp = {
     .args_doc = "MODEL",
     .doc = "Compiles a model in memory and runs it, and does so again whenever its file or an input's changes: tells which nodes and parameters came, went or "
            "changed and how far outputs are from those before. A file that is broken, or half written, is told of and waited for. Ctrl-C ends it.",
-    .children = (const struct argp_child[]){{&lowering_argp, 0, NULL, 0}, {0}}};
+    .children = (const struct argp_child[]){{&jit_argp, 0, NULL, 0}, {0}}};
 
 /* ---- files that change --------------------------------------------------------------------------------------------------- */
 

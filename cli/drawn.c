@@ -74,7 +74,7 @@ int take_inputs(const char *command, fx_context *ctx, fx_graph *graph, const cha
 
     if (!n_files)
         return draw_inputs(command, ctx, graph, options, seed, told, inputs);
-    if (read_tensors(ctx, n_files, files, &given, inputs) != FX_OK)
+    if (read_inputs(ctx, graph, n_files, files, &given, inputs) != FX_OK)
         return 1;
     if (given == n)
         return 0;

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,40 @@ char *path_join(const char *dir, const char *name)
     return path;
 }
 
+/* ---- temporary folders: removed by temp_remove, or by the signal that ends the command ------------------------------ */
+
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_ENDING = sizeof ending / sizeof ending[0] };
+static struct {
+    char path[4096];             /* ""; else the folder that is there now: no command has two */
+    struct sigaction old[N_ENDING];
+} temporary;
+
+/* Only what a handler may call. */
+static void remove_and_end(int signal_number)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        execl("/bin/rm", "rm", "-rf", "--", temporary.path, (char *)NULL);
+        _exit(127);
+    }
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+/* Ignored signals (nohup) stay so, and those that a command handles are its own. */
+static void watch_signals(void)
+{
+    struct sigaction action = {.sa_handler = remove_and_end};
+
+    for (int i = 0; i < N_ENDING; i++)
+        if (sigaction(ending[i], NULL, &temporary.old[i]) == 0 && temporary.old[i].sa_handler == SIG_DFL)
+            sigaction(ending[i], &action, NULL);
+}
+
 char *temp_folder(const char *command)
 {
     const char *base = getenv("TMPDIR");
@@ -32,12 +67,22 @@ char *temp_folder(const char *command)
         free(path);
         return NULL;
     }
+    if (strlen(path) < sizeof temporary.path) {
+        strcpy(temporary.path, path);
+        watch_signals();
+    }
     return path;
 }
 
 /* Only files lie in our temporary folders, no folders. */
 void temp_remove(const char *dir)
 {
+    if (!strcmp(dir, temporary.path)) {
+        for (int i = 0; i < N_ENDING; i++)
+            if (temporary.old[i].sa_handler == SIG_DFL)
+                sigaction(ending[i], &temporary.old[i], NULL);
+        temporary.path[0] = '\0';
+    }
     DIR *d = opendir(dir);
 
     if (d) {

@@ -1,6 +1,7 @@
 /* cli/main.c: the command fxcc: finds the subcommand and hands over.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <argp.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +36,16 @@ static void help(FILE *f)
     fprintf(f, "\n  --help     this text; 'fxcc COMMAND --help' tells the options of a command\n  --version  the version\n");
 }
 
+/* The exit status rc, or 1 with a message where standard output could not take all that was printed (a full disk). */
+static int written(const char *command, int rc)
+{
+    bool failed = ferror(stdout);
+
+    if (fflush(stdout) != 0 || failed)
+        rc = complain(command, "expected to write to standard output: %s", errno ? strerror(errno) : "it failed");
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     argp_err_exit_status = 1; /* usage errors exit 1 like any other */
@@ -45,16 +56,16 @@ int main(int argc, char **argv)
     const char *word = argv[1];
     if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
         help(stdout);
-        return 0;
+        return written("fxcc", 0);
     }
     if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
         printf("fxcc %s\n", FXCC_VERSION);
-        return 0;
+        return written("fxcc", 0);
     }
     for (int i = 0; i < N_COMMANDS; i++)
         if (!strcmp(word, commands[i].name)) {
             argv[1] = (char *)commands[i].full_name;
-            return commands[i].run(argc - 1, argv + 1);
+            return written(commands[i].full_name, commands[i].run(argc - 1, argv + 1));
         }
     return complain("fxcc", "expected a command (compile, show, opt, run, check, bench, watch, prove, report, passes, cache, target), got '%s'; see 'fxcc --help'", word);
 }

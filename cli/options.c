@@ -56,24 +56,16 @@ static void log_to_stdout(void *unused, const char *text)
     fputs(text, stdout);
 }
 
-static error_t parse_lowering(int key, char *arg, struct argp_state *state)
+static error_t parse_jit(int key, char *arg, struct argp_state *state)
 {
     fx_compile_options *o = state->input;
     double v;
 
     switch (key) {
-    case KEY_TARGET:
-        o->target = arg;
-        return 0;
     case KEY_THREADS:
         if (!parse_number(arg, &v) || v < 1 || v > 1024 || v != (int)v)
             argp_error(state, "expected a number of threads from 1 to 1024, got '%s'", arg);
         o->threads = (int)v;
-        return 0;
-    case KEY_UNPROVED:
-        if (strcmp(arg, "warn") && strcmp(arg, "error"))
-            argp_error(state, "expected --unproved=warn or error, got '%s'", arg);
-        o->unproved_warn = !strcmp(arg, "warn");
         return 0;
     case KEY_DIM: {
         const char **dims = realloc((void *)(uintptr_t)o->dims, (o->n_dims + 1) * sizeof *dims); /* end_options frees it */
@@ -98,16 +90,43 @@ void end_options(fx_compile_options *o)
     o->n_dims = 0;
 }
 
+static error_t parse_lowering(int key, char *arg, struct argp_state *state)
+{
+    fx_compile_options *o = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = o;
+        return 0;
+    case KEY_TARGET:
+        o->target = arg;
+        return 0;
+    case KEY_UNPROVED:
+        if (strcmp(arg, "warn") && strcmp(arg, "error"))
+            argp_error(state, "expected --unproved=warn or error, got '%s'", arg);
+        o->unproved_warn = !strcmp(arg, "warn");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp jit_argp = {
+    .options = (const struct argp_option[]){
+        {"threads", KEY_THREADS, "N", 0, "most threads the emitted code may use (default 8)", 0},
+        {"dim", KEY_DIM, "NAME=N", 0, "fix a size that the model leaves open, or narrow it (NAME=LO..HI); NAME is the symbol's or INPUT:AXIS", 0},
+        {"disable", KEY_DISABLE, "PARTS", 0, "parts of lowering not to do, to compare: fuse, layout, inplace, attention, merge, schedule", 0},
+        {0}},
+    .parser = parse_jit};
+
 const struct argp lowering_argp = {
     .options = (const struct argp_option[]){
         {"target", KEY_TARGET, "NAME", 0,
          "generic, x86_64-avx2, x86_64-avx512, native (default), aarch64, cortex-m4, cuda, cuda-sm_75 ... cuda-sm_120, or a file of 'key = value' lines", 0},
-        {"threads", KEY_THREADS, "N", 0, "most threads the emitted code may use (default 8)", 0},
         {"unproved", KEY_UNPROVED, "WHAT", 0, "a loop that is not proved (see 'fxcc prove') is an error (default) or: warn", 0},
-        {"dim", KEY_DIM, "NAME=N", 0, "fix a size that the model leaves open, or narrow it (NAME=LO..HI); NAME is the symbol's or INPUT:AXIS", 0},
-        {"disable", KEY_DISABLE, "PARTS", 0, "parts of lowering not to do, to compare: fuse, layout, inplace, attention, merge, schedule", 0},
         {0}},
-    .parser = parse_lowering};
+    .parser = parse_lowering,
+    .children = (const struct argp_child[]){{&jit_argp, 0, NULL, 0}, {0}}};
 
 /* A pass that exists, or "all" where that makes sense: a misspelt name must not silently dump nothing. */
 static const char *pass_name(struct argp_state *state, const char *arg, bool all)

@@ -53,14 +53,15 @@ static fx_status make_dense(fx_context *ctx, const fx_tensor *t, fx_tensor *out)
     return FX_OK;
 }
 
-fx_status read_tensors(fx_context *ctx, int n_files, char *const *files, size_t *count, fx_tensor **tensors)
+/* last (NULL: not asked for): the names in the last file where that is a .npz, else NULL. */
+static fx_status read_all(fx_context *ctx, int n_files, char *const *files, size_t *count, fx_tensor **tensors, const char ***last)
 {
     size_t n = 0;
     fx_tensor *all = NULL;
 
     for (int f = 0; f < n_files; f++) {
         fx_tensor one, *some = &one;
-        const char **names;
+        const char **names = NULL;
         size_t k = 1;
         fx_status status = has_suffix(files[f], ".npz") ? fx_npz_read(ctx, files[f], &k, &some, &names)
                                                         : fx_npy_read(ctx, files[f], &one);
@@ -70,6 +71,8 @@ fx_status read_tensors(fx_context *ctx, int n_files, char *const *files, size_t 
             return status != FX_OK ? status : FX_ERR_NOMEM;
         }
         all = grown;
+        if (last)
+            *last = names;
         for (size_t i = 0; i < k; i++)
             if ((status = make_dense(ctx, &some[i], &all[n++])) != FX_OK) {
                 free(all);
@@ -79,6 +82,44 @@ fx_status read_tensors(fx_context *ctx, int n_files, char *const *files, size_t 
     *count = n;
     *tensors = all;
     return FX_OK;
+}
+
+fx_status read_tensors(fx_context *ctx, int n_files, char *const *files, size_t *count, fx_tensor **tensors)
+{
+    return read_all(ctx, n_files, files, count, tensors, NULL);
+}
+
+/* The input that has this name; n: none. */
+static size_t input_named(const fx_graph *graph, size_t n, const char *name)
+{
+    size_t i = 0;
+    for (fx_value_info info; i < n; i++)
+        if (fx_graph_input_info(graph, i, &info) == FX_OK && info.name && !strcmp(info.name, name))
+            break;
+    return i;
+}
+
+fx_status read_inputs(fx_context *ctx, const fx_graph *graph, int n_files, char *const *files, size_t *count, fx_tensor **tensors)
+{
+    const char **names = NULL;
+    size_t said = fx_diag_count(ctx), n = fx_graph_input_count(graph), named = 0;
+    fx_status status = read_all(ctx, n_files, files, count, tensors, &names);
+    if (status != FX_OK || n_files != 1 || !names || *count != n)
+        return status;
+    fx_tensor *placed = malloc((n + 1) * sizeof *placed);
+    bool *taken = calloc(n + 1, sizeof *taken);
+    for (size_t i = 0, at; placed && taken && i < n && (at = input_named(graph, n, names[i])) < n && !taken[at]; i++) {
+        placed[at] = (*tensors)[i];
+        taken[at] = true;
+        named++;
+    }
+    if (placed && taken && named == n)
+        memcpy(*tensors, placed, n * sizeof *placed);
+    status = placed && taken ? FX_OK : FX_ERR_NOMEM;
+    fx_diag_truncate(ctx, said); /* an input whose type is not known has no info */
+    free(placed);
+    free(taken);
+    return status;
 }
 
 fx_status write_tensors(fx_context *ctx, const char *path, size_t count, const fx_tensor *tensors)

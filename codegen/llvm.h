@@ -32,6 +32,7 @@ typedef struct fx_llvm {
 /* llvm_load.c: loads libLLVM once a process, and for good; thread-safe. NULL, and *why (a sentence that names the package), when there is
  * none that fits. */
 const fx_llvm *fx_llvm_load(const char **why);
+bool fx_llvm_was_loaded(void); /* or could not be: whether fx_llvm_load takes no time */
 
 /* The functions a module exports. NAME runs a program. Tensors are dense. io: inputs, then outputs. weights: by the buffers of kind WEIGHT
  * in order. state: the block of buffers of kind STATE (any pointer where there are none). symbols: the values by position. Returns 0, or 1 + the number of the CHECK that failed, in order of the program.

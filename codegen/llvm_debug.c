@@ -74,7 +74,7 @@ void fx_ll_debug_begin(fx_ll *e)
 
 void fx_ll_debug_end(fx_ll *e)
 {
-    if (!e->debug)
+    if (!e->debug || !e->debug->builder)
         return;
     e->L->DIBuilderFinalize(e->debug->builder);
     e->L->DisposeDIBuilder(e->debug->builder);

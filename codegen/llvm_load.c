@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* dlvsym */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ enum { OLDEST = 16, NEWEST = 19 };
 static fx_llvm loaded;
 static char reason[1024];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool tried;
 
 /* The symbols of one library; false, and the first one it lacks. */
 static bool take(void *lib, const char **missing)
@@ -125,9 +127,15 @@ static void load(void)
         snprintf(reason, sizeof reason, "libLLVM was not found: " NEEDED);
 }
 
+bool fx_llvm_was_loaded(void)
+{
+    return atomic_load(&tried);
+}
+
 const fx_llvm *fx_llvm_load(const char **why)
 {
     pthread_once(&once, load);
+    atomic_store(&tried, true);
     *why = reason;
     return loaded.file ? &loaded : NULL;
 }

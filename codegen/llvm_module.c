@@ -6,9 +6,10 @@
 
 LLVMBuilderRef fx_ll_builder(fx_ll *e)
 {
-    LLVMBuilderRef b = e->L->CreateBuilderInContext(e->c);
-    FX_PUSH(e->arena, e->builders, e->n_builders, e->cap_builders) = b;
-    return b;
+    LLVMBuilderRef *b = &FX_PUSH(e->arena, e->builders, e->n_builders, e->cap_builders); /* its place first: there may be no memory for it */
+    *b = NULL;
+    *b = e->L->CreateBuilderInContext(e->c);
+    return *b;
 }
 
 static void make_types(fx_ll *e)
@@ -183,26 +184,36 @@ static void keep(fx_ll *e)
     e->L->SetSection(used, "llvm.metadata");
 }
 
+static fx_status fill(void *user)
+{
+    fx_ll *e = user;
+    const fx_program *p = e->p;
+    e->b = fx_ll_builder(e);
+    e->seen = FX_NEW_ARRAY(e->arena, bool, p->n_bufs + 1);
+    e->place = FX_NEW_ARRAY(e->arena, int, p->n_bufs + 1);
+    e->number = FX_NEW_ARRAY(e->arena, int, p->n_bufs + 1);
+    e->written = FX_NEW_ARRAY(e->arena, bool, p->n_bufs + 1);
+    int weights = 0;
+    for (size_t i = 0; i < p->n_bufs; i++)
+        if (p->bufs[i].kind == FX_BUF_WEIGHT)
+            e->place[i] = weights++;
+    make_types(e);
+    fx_ll_debug_begin(e);
+    put_arena_size(e);
+    FX_TRY(put_run(e));
+    keep(e);
+    return FX_OK;
+}
+
+/* What is LLVM's goes whether the module is whole, cannot be, or filling it was broken off (no memory, Ctrl-C). */
 fx_status fx_emit_llvm(fx_program *p, const fx_llvm *L, const fx_llvm_options *opt, LLVMContextRef c, LLVMModuleRef *out)
 {
     fx_ll e = {.L = L, .opt = opt, .p = p, .ctx = p->ctx, .arena = p->arena, .c = c};
     e.m = L->ModuleCreateWithNameInContext(p->name ? p->name : "model", c);
-    e.b = fx_ll_builder(&e);
-    e.seen = FX_NEW_ARRAY(e.arena, bool, p->n_bufs + 1);
-    e.place = FX_NEW_ARRAY(e.arena, int, p->n_bufs + 1);
-    e.number = FX_NEW_ARRAY(e.arena, int, p->n_bufs + 1);
-    e.written = FX_NEW_ARRAY(e.arena, bool, p->n_bufs + 1);
-    int weights = 0;
-    for (size_t i = 0; i < p->n_bufs; i++)
-        if (p->bufs[i].kind == FX_BUF_WEIGHT)
-            e.place[i] = weights++;
-    make_types(&e);
-    fx_ll_debug_begin(&e);
-    put_arena_size(&e);
-    fx_status status = put_run(&e);
+    fx_status status = fx_protect(p->ctx, fill, &e);
     for (size_t i = 0; i < e.n_builders; i++)
-        L->DisposeBuilder(e.builders[i]);
-    keep(&e);
+        if (e.builders[i])
+            L->DisposeBuilder(e.builders[i]);
     fx_ll_debug_end(&e);
     char *why = NULL;
     if (status == FX_OK && L->VerifyModule(e.m, LLVMReturnStatusAction, &why))

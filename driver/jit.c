@@ -10,8 +10,6 @@
 #include "driver/jit.h"
 #include "jit/cache.h"
 
-enum { ALIGN = 64 };
-
 /* ---- compiling ------------------------------------------------------------------------------------------------------- */
 
 /* What a caller is told of an input, an output or a buffer that is kept. */
@@ -83,6 +81,7 @@ static fx_status compile(void *user)
     FX_TRY(fx_code_compile(p, &code, &f->code));
     f->lease = fx_context_lease(p->ctx);
     f->program = p;
+    fx_program_open_sizes(p, p->arena, &f->open);
     size_t n = 0;
     f->weights = FX_NEW_ARRAY(p->arena, const void *, p->n_bufs + 1);
     for (size_t i = 0; i < p->n_bufs; i++)
@@ -104,7 +103,7 @@ static fx_status compile(void *user)
     for (size_t i = 0; i < p->n_states; i++)
         describe(p, &p->states[i], &f->states[i]);
     if (p->n_states) {
-        f->state = aligned_alloc(ALIGN, (size_t)(p->state_size + ALIGN) / ALIGN * ALIGN);
+        f->state = fx_aligned_alloc((size_t)p->state_size);
         if (!f->state)
             fx_out_of_memory(p->ctx);
         fx_program_init_state(p, f->state);
@@ -144,6 +143,21 @@ static void drop_unused(fx_function *f)
 
 static const fx_jit_options defaults = {0};
 
+typedef struct compile_start {
+    compile_job *job;
+    fx_status status;
+} compile_start;
+
+/* While libLLVM loads, the model is lowered. */
+static void compile_in_threads(void *user, int thread)
+{
+    compile_start *s = user;
+    if (thread == 0)
+        s->status = run_job(s->job, compile, &s->job->f->own);
+    else
+        fx_code_prepare();
+}
+
 fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_function **function)
 {
     if (!graph)
@@ -156,10 +170,11 @@ fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_func
     pthread_mutex_init(&job.f->lock, NULL);
     pthread_mutex_init(&job.f->turn, NULL);
     job.f->magic = FX_FUNCTION_LIVE;
-    fx_status status = run_job(&job, compile, &job.f->own);
-    if (status != FX_OK) {
+    compile_start start = {.job = &job};
+    fx_in_parallel(job.options->threads != 1 && !fx_code_is_prepared() && fx_processors() > 1 ? 2 : 1, compile_in_threads, &start);
+    if (start.status != FX_OK) {
         fx_function_free(job.f);
-        return status;
+        return start.status;
     }
     drop_unused(job.f);
     *function = job.f;

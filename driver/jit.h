@@ -26,6 +26,7 @@ struct fx_function {
     fx_context *own;             /* holds the program and the weights that lowering made */
     fx_lease *lease;             /* of the graph's context */
     fx_program *program;
+    fx_open_sizes open;          /* of its inputs */
     fx_code *code;
     const void **weights;
     fx_value_info *inputs, *outputs, *states;
@@ -35,7 +36,8 @@ struct fx_function {
     pthread_mutex_t lock;        /* of free, last_arena */
     fx_scratch *free;
     uint64_t last_arena;
-    volatile uint64_t magic;     /* behind what an allocator writes into memory that was freed */
+    volatile uint64_t magic;     /* between what allocators write into memory that was freed: at its begin, and at its end */
+    uint64_t unused;
 };
 
 #define FX_FUNCTION_LIVE UINT64_C(0x6c6976656678636a)

@@ -7,8 +7,6 @@
 
 #include "driver/jit.h"
 
-enum { ALIGN = 64 };
-
 /* Where a message goes. */
 typedef struct words {
     char *text;                  /* NULL: nowhere */
@@ -35,7 +33,7 @@ static fx_status no_memory(words w, uint64_t bytes)
 static fx_status check_inputs(const fx_function *f, size_t n, const fx_tensor *in, int64_t *values, words w)
 {
     fx_misfit why = {.kind = FX_MISFIT_COUNT};
-    if (n == f->program->n_inputs && fx_program_match(f->program, n, in, values, &why))
+    if (n == f->program->n_inputs && fx_program_match(f->program, &f->open, n, in, values, &why))
         return FX_OK;
     if (w.text && w.size)
         fx_misfit_text(f->program, &why, n, in, f->expected[why.kind == FX_MISFIT_SHAPE || why.kind == FX_MISFIT_TWICE ? why.at : 0], w.text, w.size);
@@ -177,29 +175,39 @@ static const char *span_name(const fx_function *f, size_t at, char *buf, size_t 
     return buf;
 }
 
-/* That nothing written overlaps anything else. */
+static fx_status overlap(const fx_function *f, const fx_span *x, const fx_span *y, words w)
+{
+    size_t a = x->at > y->at ? x->at : y->at, b = x->at > y->at ? y->at : x->at;
+    char one[200], other[200];
+    return fail(FX_ERR_ARGUMENT, w, "%s overlaps %s", span_name(f, a, one, sizeof one), span_name(f, b, other, sizeof other));
+}
+
+/* That nothing written overlaps anything else: each that is written against all where few are (an inference, of however many parameters), else in
+ * the order they lie in. */
 static fx_status check_spans(const fx_function *f, fx_span *s, size_t n, words w)
 {
-    enum { FEW = 16 };
-    if (n <= FEW) {
-        for (size_t i = 1; i < n; i++) {
-            fx_span moved = s[i];
-            size_t k = i;
-            for (; k > 0 && s[k - 1].from > moved.from; k--)
-                s[k] = s[k - 1];
-            s[k] = moved;
-        }
-    } else {
-        qsort(s, n, sizeof *s, by_place);
+    enum { FEW = 4 };
+    size_t n_written = 0, at[FEW];
+    for (size_t i = 0; i < n; i++) {
+        if (s[i].written && n_written < FEW)
+            at[n_written] = i;
+        n_written += s[i].written;
     }
+    if (n_written <= FEW) {
+        for (size_t k = 0; k < n_written; k++) {
+            const fx_span *x = &s[at[k]];
+            for (const fx_span *y = s; y < s + n; y++)
+                if (y->from < x->to && x->from < y->to && y != x)
+                    return overlap(f, x, y, w);
+        }
+        return FX_OK;
+    }
+    qsort(s, n, sizeof *s, by_place);
     const fx_span *any = NULL, *written = NULL; /* those that reach furthest */
     for (size_t i = 0; i < n; i++) {
         const fx_span *before = s[i].written ? any : written;
-        if (before && before->to > s[i].from) {
-            size_t a = before->at > s[i].at ? before->at : s[i].at, b = before->at > s[i].at ? s[i].at : before->at;
-            char one[200], other[200];
-            return fail(FX_ERR_ARGUMENT, w, "%s overlaps %s", span_name(f, a, one, sizeof one), span_name(f, b, other, sizeof other));
-        }
+        if (before && before->to > s[i].from)
+            return overlap(f, before, &s[i], w);
         any = !any || s[i].to > any->to ? &s[i] : any;
         written = s[i].written && (!written || s[i].to > written->to) ? &s[i] : written;
     }
@@ -309,8 +317,8 @@ static fx_status make_room(const fx_function *f, fx_scratch *s, const int64_t *v
     if (s->arena && s->size >= s->need)
         return FX_OK;
     free(s->arena);
-    s->size = (s->need + ALIGN) / ALIGN * ALIGN;
-    s->arena = aligned_alloc(ALIGN, s->size);
+    s->size = s->need;
+    s->arena = fx_aligned_alloc(s->size);
     return s->arena ? FX_OK : no_memory(w, s->size);
 }
 

@@ -2,6 +2,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "driver/driver.h"
 #include "fxcc/inspect.h"
+#include "fxcc/pass.h"
 
 #include "ir/ir.h"
 #include "ir/program.h"
@@ -99,16 +100,67 @@ size_t fx_graph_output_count(const fx_graph *graph)
     return output_leaf(graph, SIZE_MAX, &unused);
 }
 
-/* Each operand becomes its number among the operands. */
+/* Each value becomes its number among the outputs that the interpreter gives. */
 typedef struct numbering {
     fx_context *ctx;
+    const fx_node *output;
     int64_t next;
 } numbering;
 
-static const fx_arg *number_leaf(void *user, const fx_arg *leaf)
+static const fx_arg *number(numbering *n, const fx_arg *a);
+
+static const fx_arg *number_items(numbering *n, const fx_arg *a)
 {
-    numbering *n = user;
-    return leaf->kind == FX_ARG_NODE ? fx_arg_int(n->ctx, n->next++) : leaf;
+    const fx_arg **items = FX_NEW_ARRAY(fx_arena_scratch(n->ctx), const fx_arg *, a->n + 1);
+    for (int i = 0; i < a->n; i++)
+        items[i] = number(n, a->items[i]);
+    return a->kind == FX_ARG_DICT ? fx_arg_dict(n->ctx, a->n, a->keys, items) : fx_arg_seq(n->ctx, a->kind, a->n, items);
+}
+
+static const fx_arg *number(numbering *n, const fx_arg *leaf)
+{
+    if (leaf->kind == FX_ARG_LIST || leaf->kind == FX_ARG_TUPLE || leaf->kind == FX_ARG_DICT)
+        return number_items(n, leaf);
+    const fx_type *type = leaf->kind == FX_ARG_NODE ? n->output->operands[leaf->i].def->type : NULL;
+    if (type && type->kind == FX_TYPE_TUPLE) {
+        const fx_arg **items = FX_NEW_ARRAY(fx_arena_scratch(n->ctx), const fx_arg *, type->n + 1);
+        for (int i = 0; i < type->n; i++)
+            items[i] = fx_arg_int(n->ctx, n->next++);
+        return fx_arg_seq(n->ctx, FX_ARG_TUPLE, type->n, items);
+    }
+    bool value = leaf->kind == FX_ARG_NODE || leaf->kind == FX_ARG_INT || leaf->kind == FX_ARG_BOOL || leaf->kind == FX_ARG_FLOAT;
+    return value ? fx_arg_int(n->ctx, n->next++) : leaf;
+}
+
+/* A captured graph's output may be a call that gives several results, which only its type tells. */
+static bool needs_types(const fx_graph *g)
+{
+    const fx_node *output = fx_graph_output_node(g);
+    for (int i = 0; output && g->stage == FX_STAGE_CAPTURED && i < output->n_operands; i++)
+        if (!output->operands[i].def->type)
+            return true;
+    return false;
+}
+
+/* A kept tree's leaves are places in the output's flat tuple, where things that are no values may stand too. */
+typedef struct places {
+    const fx_arg **items;
+    int n;
+} places;
+
+static const fx_arg *item_at(void *user, const fx_arg *leaf)
+{
+    const places *p = user;
+    return leaf->kind == FX_ARG_INT && leaf->i >= 0 && leaf->i < p->n ? p->items[leaf->i] : leaf;
+}
+
+static const fx_arg *kept_tree(const fx_graph *g, numbering *n)
+{
+    const fx_arg *flat = n->output->args->items[0];
+    places p = {FX_NEW_ARRAY(fx_arena_scratch(g->ctx), const fx_arg *, flat->n + 1), flat->n};
+    for (int i = 0; i < flat->n; i++)
+        p.items[i] = number(n, flat->items[i]);
+    return fx_arg_map(g->ctx, g->out_tree, item_at, &p);
 }
 
 typedef struct tree_job {
@@ -120,24 +172,34 @@ static fx_status find_tree(void *arg)
 {
     tree_job *job = arg;
     fx_node *output = fx_graph_output_node(job->graph);
-    numbering n = {job->graph->ctx, 0};
-    job->tree = job->graph->out_tree;
-    if (job->tree || !output || !output->args->n)
+    numbering n = {job->graph->ctx, output, 0};
+    if (!output || !output->args->n)
         return FX_OK;
+    if (job->graph->out_tree)
+        job->tree = kept_tree(job->graph, &n);
     /* An imported graph returns a tuple always; one of one item without a tree stands for the item. */
-    if (job->graph->stage != FX_STAGE_CAPTURED && output->args->items[0]->kind == FX_ARG_TUPLE && output->args->items[0]->n == 1)
+    else if (job->graph->stage != FX_STAGE_CAPTURED && output->args->items[0]->kind == FX_ARG_TUPLE && output->args->items[0]->n == 1)
         job->tree = fx_arg_int(n.ctx, 0);
     else
-        job->tree = fx_arg_map(n.ctx, output->args->items[0], number_leaf, &n);
+        job->tree = number(&n, output->args->items[0]);
     return FX_OK;
 }
 
 fx_value fx_graph_output_tree(const fx_graph *graph)
 {
+    fx_context *ctx = graph->ctx, *own = needs_types(graph) ? fx_context_create_like(ctx) : NULL; /* for the legal graph, needed for its tree alone */
+    uint64_t since = fx_context_serial(ctx);
+    size_t said = fx_diag_count(ctx);
+    fx_graph *legal;
     tree_job job = {graph, NULL};
-    if (fx_protect(graph->ctx, find_tree, &job) != FX_OK || !job.tree)
-        return fx_v_none();
-    return fx_value_of(graph->ctx, NULL, job.tree);
+    if (own && fx_graph_legalize((fx_graph *)(uintptr_t)graph, &legal) == FX_OK)
+        job.graph = legal;
+    fx_diag_truncate(ctx, said); /* a graph that cannot be legal is interpreted as it is */
+    fx_status status = fx_protect(ctx, find_tree, &job);
+    if (own)
+        fx_context_move(ctx, since, own);
+    fx_context_free(own);
+    return status == FX_OK && job.tree ? fx_value_of(ctx, NULL, job.tree) : fx_v_none();
 }
 
 static fx_status shape_of(const fx_graph *g, const char *what, size_t i, const fx_node *n, fx_tensor *out)

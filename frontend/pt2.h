@@ -163,6 +163,9 @@ typedef struct fx_zip {
 /* Reads the directory and checks that every entry lies in the file, none twice and none over another. */
 fx_status fx_zip_open(fx_context *ctx, fx_file *file, fx_zip **out);
 const fx_zip_entry *fx_zip_find(const fx_zip *zip, const char *name); /* NULL if there is none */
+/* The entry's bytes in place, not checked; NULL when they are deflated, or lie unaligned. Then what their checksum must be. */
+const unsigned char *fx_zip_peek(const fx_zip *zip, const fx_zip_entry *entry, size_t alignment);
+fx_status fx_zip_check(const fx_zip *zip, const fx_zip_entry *entry, uint32_t crc);
 /* The entry's bytes, its checksum compared: in place when stored and `alignment` allows, else in arena. */
 fx_status fx_zip_read(const fx_zip *zip, const fx_zip_entry *entry, fx_arena *arena, size_t alignment,
                       const unsigned char **out);

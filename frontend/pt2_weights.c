@@ -11,13 +11,25 @@ typedef struct source {
     const fx_zip_entry *entry;
 } source;
 
+enum { ALIGN = 16 };
+
 /* First use: compares the checksum, then points into the mapping (16-byte aligned payloads, as torch writes them) or copies. */
 static fx_status touch(fx_storage *st)
 {
     const source *s = st->user;
     const unsigned char *data;
-    FX_TRY(fx_zip_read(s->zip, s->entry, fx_context_arena(st->ctx), 16, &data));
+    FX_TRY(fx_zip_read(s->zip, s->entry, fx_context_arena(st->ctx), ALIGN, &data));
     st->data = (void *)(uintptr_t)data;
+    return FX_OK;
+}
+
+/* The same where somebody read all of the mapping and has its checksum. */
+static fx_status check(fx_storage *st, uint32_t crc)
+{
+    const source *s = st->user;
+    FX_TRY(fx_zip_check(s->zip, s->entry, crc));
+    st->data = (void *)(uintptr_t)st->unchecked;
+    st->touch = NULL;
     return FX_OK;
 }
 
@@ -35,6 +47,8 @@ static fx_storage *entry_storage(fx_pt2 *p, const fx_zip_entry *e)
         *s = (source){.zip = p->zip, .entry = e};
         fx_storage *st = fx_storage_lazy(p->ctx, (size_t)e->size, touch, release, s, e->name);
         st->readonly = true;
+        st->unchecked = fx_zip_peek(p->zip, e, ALIGN);
+        st->check = check;
         fx_file_hold(p->zip->file);
         p->storages[i] = st;
     }

@@ -226,6 +226,20 @@ static fx_status inflate_entry(const fx_zip *zip, const fx_zip_entry *e, unsigne
     return FX_OK;
 }
 
+const unsigned char *fx_zip_peek(const fx_zip *zip, const fx_zip_entry *e, size_t alignment)
+{
+    const unsigned char *data = zip->file->data + e->offset;
+    return e->deflated || (uintptr_t)data % alignment != 0 ? NULL : data;
+}
+
+fx_status fx_zip_check(const fx_zip *zip, const fx_zip_entry *e, uint32_t crc)
+{
+    fx_loc loc = {.file = zip->file->name, .entry = e->name};
+    if (crc == e->crc)
+        return FX_OK;
+    return fx_fail(zip->ctx, FX_ERR_FORMAT, &loc, "checksum differs: the directory says %08x, the data gives %08x", (unsigned)e->crc, (unsigned)crc);
+}
+
 fx_status fx_zip_read(const fx_zip *zip, const fx_zip_entry *e, fx_arena *arena, size_t alignment, const unsigned char **out)
 {
     fx_loc loc = {.file = zip->file->name, .entry = e->name};
@@ -239,16 +253,7 @@ fx_status fx_zip_read(const fx_zip *zip, const fx_zip_entry *e, fx_arena *arena,
         FX_TRY(inflate_entry(zip, e, buf, &loc));
         data = buf;
     }
-    uLong crc = crc32(0, NULL, 0);
-    for (uint64_t i = 0; i < e->size;) {
-        uint64_t left = e->size - i;
-        uInt n = left > 1u << 30 ? 1u << 30 : (uInt)left;
-        crc = crc32(crc, data + i, n);
-        i += n;
-    }
-    if ((uint32_t)crc != e->crc)
-        return fx_fail(zip->ctx, FX_ERR_FORMAT, &loc, "checksum differs: the directory says %08x, the data gives %08x",
-                       (unsigned)e->crc, (unsigned)crc);
+    FX_TRY(fx_zip_check(zip, e, fx_crc32(0, data, (size_t)e->size)));
     if (!e->deflated && (uintptr_t)data % alignment != 0)
         data = fx_arena_dup(arena, data, (size_t)e->size);
     *out = data;

@@ -25,7 +25,8 @@
 #endif
 
 /* Chunks double up to LAST_CHUNK; those of a large arena go on, an eighth of it each from 16 MB on, so that the system can give it large pages. */
-enum { ALIGN = 16, FIRST_CHUNK = 4096, LAST_CHUNK = 1 << 16, LARGE = 1 << 24, HUGE_CHUNK = 1 << 25, HUGE_PAGE = 1 << 21 };
+enum { ALIGN = 16, FIRST_CHUNK = 4096, LAST_CHUNK = 1 << 16, LARGE = 1 << 24, HUGE_CHUNK = 1 << 25, HUGE_PAGE = 1 << 21, MANY_PAGES = 1 << 22,
+       CACHE_LINE = 64 };
 
 typedef struct chunk {
     struct chunk *next;
@@ -52,18 +53,37 @@ struct fx_arena {
 
 _Static_assert(sizeof(chunk) % ALIGN == 0 && sizeof(block) % ALIGN == 0, "the data behind a header must be aligned");
 
+/* A graph of a million nodes spans 80,000 small pages, weights of a model 30,000: a walk would wait for their translations. Smaller pieces are better
+ * cleared page by page, just before they are used. */
+static void ask_large_pages(char *p, size_t size)
+{
+#ifdef MADV_HUGEPAGE
+    if (p && size >= MANY_PAGES) {
+        char *start = (char *)(((uintptr_t)p + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+        madvise(start, (size_t)(p + size - start) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish: refusal does no harm */
+    }
+#else
+    (void)p;
+    (void)size;
+#endif
+}
+
 static void *system_alloc(void *user, size_t size)
 {
     (void)user;
     char *p = calloc(1, size);
-#ifdef MADV_HUGEPAGE
-    /* A graph of a million nodes spans 80,000 small pages: a walk would wait for their translations. Smaller pieces are better cleared page by page,
-     * just before they are used: compiling BERT-base takes the system half of the time so. */
-    if (p && size >= LARGE) {
-        char *start = (char *)(((uintptr_t)p + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-        madvise(start, (size_t)(p + size - start) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish: refusal does no harm */
-    }
-#endif
+    ask_large_pages(p, size);
+    return p;
+}
+
+void *fx_aligned_alloc(size_t size)
+{
+    size_t align = size >= MANY_PAGES ? HUGE_PAGE : CACHE_LINE;
+    if (size > PTRDIFF_MAX - HUGE_PAGE)
+        return NULL;
+    size = (size + (size == 0) + align - 1) / align * align;
+    char *p = aligned_alloc(align, size);
+    ask_large_pages(p, size);
     return p;
 }
 

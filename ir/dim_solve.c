@@ -45,13 +45,19 @@ const char *fx_dim_linear(fx_dim d, const char *symbol, int64_t *factor, int64_t
     return d.sym && linear(d.sym, &symbol, factor, rest) && *factor ? symbol : NULL;
 }
 
-bool fx_dim_solve(fx_dim d, const char *symbol, int64_t size, int64_t *value)
+bool fx_linear_solve(int64_t factor, int64_t rest, int64_t size, int64_t *value)
 {
-    int64_t factor, rest, product;
-    if (!fx_dim_linear(d, symbol, &factor, &rest) || __builtin_sub_overflow(size, rest, &product) || (factor == -1 && product == INT64_MIN))
+    int64_t product;
+    if (__builtin_sub_overflow(size, rest, &product) || (factor == -1 && product == INT64_MIN))
         return false;
     *value = product / factor;
     return product % factor == 0;
+}
+
+bool fx_dim_solve(fx_dim d, const char *symbol, int64_t size, int64_t *value)
+{
+    int64_t factor, rest;
+    return fx_dim_linear(d, symbol, &factor, &rest) && fx_linear_solve(factor, rest, size, value);
 }
 
 int fx_dim_tells(fx_dim d, const char *symbol)

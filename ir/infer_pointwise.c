@@ -451,6 +451,21 @@ static fx_status infer_arange(fx_infer *c, int start, int end, int step, int dty
     return fx_infer_set(c, dtype, 1, &dim);
 }
 
+/* Sizes, and strides or an order of dims, which say nothing about values: how a tensor lies is ours. */
+static fx_status infer_strided(fx_infer *c)
+{
+    const fx_type *x = NULL;
+    fx_dim dims[FX_MAX_RANK], layout[FX_MAX_RANK];
+    int first = c->node->op->id == FX_OP_new_empty_strided, n, m;
+    if (first)
+        FX_TRY(fx_infer_tensor(c, 0, &x));
+    FX_TRY(fx_infer_dims(c, first, dims, FX_MAX_RANK, &n));
+    FX_TRY(fx_infer_dims(c, first + 1, layout, FX_MAX_RANK, &m));
+    if (n != m)
+        return fx_infer_fail(c, "expected as many strides as sizes, got %d and %d", m, n);
+    return fx_infer_set(c, fx_infer_dtype(c, first + 2, x ? x->dtype : FX_F32), n, dims);
+}
+
 fx_status infer_create(fx_infer *c)
 {
     const fx_type *x;
@@ -479,6 +494,8 @@ fx_status infer_create(fx_infer *c)
     case FX_OP_empty_memory_format:
         FX_TRY(fx_infer_dims(c, 0, dims, FX_MAX_RANK, &n));
         return fx_infer_set(c, fx_infer_dtype(c, 1, FX_F32), n, dims);
+    case FX_OP_empty_strided: case FX_OP_empty_permuted: case FX_OP_new_empty_strided:
+        return infer_strided(c);
     case FX_OP_eye: case FX_OP_eye_m:
         FX_TRY(fx_infer_dim(c, 0, &dims[0]));
         FX_TRY(fx_infer_dim(c, c->node->op->id == FX_OP_eye ? 0 : 1, &dims[1]));

@@ -286,6 +286,11 @@ static fx_status read_nll(fx_eval *c, int first, nll *v)
     return FX_OK;
 }
 
+static fx_status is_class(fx_eval *c, const nll *v, int64_t t)
+{
+    return t >= 0 && t < v->classes ? FX_OK : fx_eval_fail(c, FX_ERR_ARGUMENT, "expected a target below %lld, got %lld", (long long)v->classes, (long long)t);
+}
+
 fx_status eval_nll(fx_eval *c)
 {
     nll v;
@@ -296,8 +301,7 @@ fx_status eval_nll(fx_eval *c)
         int64_t t = v.target[k], at = k / (v.inner ? v.inner : 1) * v.classes * v.inner + k % (v.inner ? v.inner : 1);
         double w = 0, loss = 0;
         if (t != v.ignore) {
-            if (t < 0 || t >= v.classes)
-                return fx_eval_fail(c, FX_ERR_ARGUMENT, "expected a target below %lld, got %lld", (long long)v.classes, (long long)t);
+            FX_TRY(is_class(c, &v, t));
             w = v.weight ? v.weight[t] : 1;
             loss = -v.x[at + t * v.inner] * w;
         }
@@ -314,7 +318,6 @@ fx_status eval_nll(fx_eval *c)
     return FX_OK;
 }
 
-/* A target of no class has no gradient: what computed the loss has refused it. */
 fx_status eval_nll_backward(fx_eval *c)
 {
     nll v;
@@ -323,6 +326,9 @@ fx_status eval_nll_backward(fx_eval *c)
     FX_TRY(fx_eval_array(c, fx_eval_input(c, 0), FX_KIND_F64, 0, NULL, &g));
     FX_TRY(fx_eval_array(c, fx_eval_input(c, 6), FX_KIND_F64, 0, NULL, &total));
     double *r = fx_eval_target(c, 0, FX_KIND_F64);
+    for (int64_t k = 0; k < v.n * v.inner; k++)
+        if (v.target[k] != v.ignore)
+            FX_TRY(is_class(c, &v, v.target[k]));
     for (int64_t n = 0, i = 0; n < v.n; n++)
         for (int64_t k = 0; k < v.classes; k++)
             for (int64_t j = 0; j < v.inner; j++, i++) {

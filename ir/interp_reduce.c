@@ -290,8 +290,13 @@ fx_status eval_softmax(fx_eval *c)
     fx_dtype to_dtype = fx_eval_type(c, 0)->dtype;
     bool half = (x->dtype == FX_F16 || x->dtype == FX_BF16) && (to_dtype == FX_F32 || to_dtype == FX_F64);
     fx_tensor whole = half ? *x : fx_eval_converted(c, x, to_dtype), t = reduced_last(&whole, mask, &rows, &n);
-    const void *p;
+    const void *p, *given = NULL;
     FX_TRY(fx_eval_array(c, &t, FX_KIND_F64, 0, NULL, &p));
+    if (safe) { /* rows of -inf are looked for before the conversion, which may make more of them */
+        whole = *x;
+        t = reduced_last(&whole, mask, &rows, &n);
+        FX_TRY(fx_eval_array(c, &t, FX_KIND_F64, 0, NULL, &given));
+    }
     double *y = fx_eval_scratch(c, rows * n, sizeof *y);
     for (int64_t r = 0; r < rows && n; r++) {
         const double *from = (const double *)p + r * n;
@@ -301,7 +306,12 @@ fx_status eval_softmax(fx_eval *c)
         for (int64_t i = 0; i < n; i++)
             sum += exp(from[i] - max);
         for (int64_t i = 0; i < n; i++)
-            to[i] = logs ? from[i] - max - log(sum) : safe && max == -INFINITY ? 0 : exp(from[i] - max) / sum;
+            to[i] = logs ? from[i] - max - log(sum) : exp(from[i] - max) / sum;
+        bool none = safe;
+        for (int64_t i = 0; i < n && none; i++)
+            none = ((const double *)given)[r * n + i] == -INFINITY;
+        if (none)
+            memset(to, 0, (size_t)n * sizeof *to);
     }
     /* Back from the order with the axis last. */
     fx_tensor *out = fx_eval_out(c, 0), to = reduced_last(out, mask, &rows, &n), from = to;

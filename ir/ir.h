@@ -76,6 +76,10 @@ void fx_context_keep_storages(fx_context *ctx, size_t n, const void **used);
 fx_context *fx_context_create_with(void *(*alloc)(void *user, size_t size), void (*dealloc)(void *user, void *p),
                                    void *user);
 
+/* Memory for values outside of contexts, aligned to 64 bytes, not cleared; free() takes it. What is many pages large is asked for in large pages, as
+ * contexts' memory is. NULL: there is none. */
+void *fx_aligned_alloc(size_t size);
+
 uint64_t fx_hash_block(uint64_t seed, const void *data, uint64_t size); /* of large blocks, at memory speed; not against an enemy */
 
 /* ---- map.c: a hash map from pointers (interned strings, nodes) to pointers ---------------------------- */
@@ -244,6 +248,8 @@ void fx_dim_print(fx_text *t, fx_dim d);
 const char *fx_dim_linear(fx_dim d, const char *symbol, int64_t *factor, int64_t *rest);
 /* The symbol's value where d is `size`; false: no integer is (*value is then near it), or d is not linear in the symbol alone. */
 bool fx_dim_solve(fx_dim d, const char *symbol, int64_t size, int64_t *value);
+/* The same of factor * value + rest = size, factor not being 0. */
+bool fx_linear_solve(int64_t factor, int64_t rest, int64_t size, int64_t *value);
 /* How well d tells a symbol's value: 2 it is the symbol, 1 it is linear in it, 0 not at all. The first of the best is asked. */
 int fx_dim_tells(fx_dim d, const char *symbol);
 
@@ -352,6 +358,7 @@ typedef struct fx_param {
     bool keyword_only;     /* after the "*" of the schema */
     int list_size;         /* int[2]: one int broadcasts to so many; 0: any */
     bool optional_items;   /* "Tensor?[]": None is allowed in the list */
+    bool symbolic;         /* "SymInt": an expression over symbols is allowed; "int" is a number */
     const char *type;      /* as the schema spells it, without alias marks: "int[2]", "Tensor?" */
     const fx_arg *def;     /* default, or NULL when required */
 } fx_param;
@@ -686,6 +693,10 @@ struct fx_storage {
     /* For lazily mapped weights: brings the data in and checks it, once. NULL when data is there. */
     fx_status (*touch)(fx_storage *st);
     void (*release)(fx_storage *st);
+    /* Until then: the data where it is there all the same, not checked yet, and what checks it by its checksum (fx_crc32), for who reads all of it
+     * and computes that by the way. NULL: touch does it all. */
+    const void *unchecked;
+    fx_status (*check)(fx_storage *st, uint32_t crc);
     void *user;
     const char *name;                /* for messages: "data/weights/weight_0" */
     const char *file;                /* of a .fx text's tensors that lie in a file beside it: "x.safetensors", name is then the
@@ -697,10 +708,15 @@ struct fx_storage {
 fx_storage *fx_storage_new(fx_context *ctx, size_t nbytes);           /* zeroed, 64-byte aligned, lives as ctx does */
 fx_storage *fx_storage_lazy(fx_context *ctx, size_t nbytes, fx_status (*touch)(fx_storage *), void (*release)(fx_storage *),
                             void *user, const char *name);
+/* The same with `room` bytes behind it, which are its user. */
+fx_storage *fx_storage_lazy_room(fx_context *ctx, size_t nbytes, fx_status (*touch)(fx_storage *), void (*release)(fx_storage *), size_t room, void **user);
+void *fx_storage_memory(fx_storage *st, size_t nbytes); /* for touch: zeroed, 64-byte aligned; *its* release frees it, NULL is allowed */
+void fx_storage_memory_free(fx_storage *st, void *memory);
 /* Releases a storage before its context goes; tensors on it are dead then. NULL is allowed. */
 void fx_storage_free(fx_storage *st);
 /* Makes t->data valid. Byte offset of element 0 in its storage is kept in t->data as (char *)NULL + offset until then. */
 fx_status fx_tensor_touch(fx_context *ctx, fx_tensor *t);
+const void *fx_tensor_peek(const fx_tensor *t); /* element 0, maybe not checked yet; NULL: it is there only after a touch */
 fx_status fx_tensor_like(fx_context *ctx, fx_dtype dtype, const fx_type *type, fx_tensor *out); /* static types */
 fx_status fx_tensor_contiguous(fx_context *ctx, const fx_tensor *t, fx_tensor *out);  /* itself when dense */
 /* Element access by linear row-major index, converting from/to the dtype as C and torch do. Slow: reference only. */
@@ -714,6 +730,41 @@ float fx_half_to_float(uint16_t h);
 uint16_t fx_float_to_half(float f);
 float fx_bf16_to_float(uint16_t h);
 uint16_t fx_float_to_bf16(float f);
+
+/* ---- weight_rows.c: weights made of others ------------------------------------------------------------  */
+
+/* n rows of `width` floats: those of the pieces, one below the other, each times its scale (in double, rounded once; NULL: 1). */
+typedef struct fx_row_piece {
+    fx_tensor t;                     /* float32, dense unless turned */
+    int64_t rows;
+} fx_row_piece;
+typedef struct fx_weight_rows {
+    int64_t n, width;
+    int n_pieces;
+    fx_row_piece *pieces;
+    const double *scale;
+    int64_t turned;                  /* one piece, whose *columns* lie dense, so far apart; no scale. 0: rows do */
+} fx_weight_rows;
+
+/* A tensor of these rows, which are made when it is first touched: pieces and their memory stay as they are until then. r is copied. */
+fx_status fx_weight_rows_later(fx_context *ctx, const fx_weight_rows *r, int rank, const int64_t *sizes, fx_tensor *out);
+/* What a float32 tensor's rows are made of: what fx_weight_rows_later was told, or itself. Touches it only when it cannot be peeked at. */
+fx_status fx_weight_rows_of(fx_context *ctx, fx_arena *arena, const fx_tensor *t, fx_weight_rows *out);
+const float *fx_weight_rows_at(const fx_weight_rows *r, int64_t from, int64_t n); /* where these lie already, or NULL */
+void fx_weight_rows_make(const fx_weight_rows *r, int64_t from, int64_t n, float *to); /* in any thread */
+
+/* ---- crc32.c ------------------------------------------------------------------------------------------------- */
+
+/* As zlib's crc32, but fast. */
+uint32_t fx_crc32(uint32_t crc, const void *data, size_t n);
+uint32_t fx_crc32_join(uint32_t first, uint32_t second, size_t n); /* of both together; the second is of n bytes */
+
+/* ---- workers.c ------------------------------------------------------------------------------------------------- */
+
+/* Runs work in up to `threads` threads at once, of which the caller is number 0; as many as the process may run on are of use. Nothing in it may
+ * unwind, report or allocate of a context. */
+void fx_in_parallel(int threads, void (*work)(void *user, int thread), void *user);
+int fx_processors(void);
 
 /* ---- infer*.c: shapes and dtypes ----------------------------------------------------------------------- */
 

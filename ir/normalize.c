@@ -9,7 +9,7 @@ static bool is_sequence(const fx_arg *a)
     return a->kind == FX_ARG_LIST || a->kind == FX_ARG_TUPLE;
 }
 
-/* What one value of the kind may be; NULL when it is none, else the value in its normal form. */
+/* What one value of the kind may be; NULL when it is none, else the value in its normal form. Whether an int may be symbolic is fx_param_fit's. */
 static const fx_arg *one(fx_context *ctx, fx_param_kind kind, const fx_arg *a)
 {
     bool ok = false;
@@ -89,12 +89,24 @@ static bool takes_number(const fx_op *op, const fx_schema *s, const fx_param *p)
     return (p == &s->params[0] && other) || (p == &s->params[1] && (other || strcmp(second, "exponent") == 0));
 }
 
+static bool has_symbol(const fx_arg *a)
+{
+    bool has = a->kind == FX_ARG_SYM;
+    for (int i = 0; is_sequence(a) && i < a->n; i++)
+        has |= a->items[i]->kind == FX_ARG_SYM;
+    return has;
+}
+
 const fx_arg *fx_param_fit(fx_context *ctx, const fx_param *p, const fx_arg *a, const char **got)
 {
     fx_param_kind item;
     *got = fx_arg_kind_name(a->kind);
     if (a->kind == FX_ARG_NONE && (p->optional || p->kind == FX_PARAM_ANY))
         return a;
+    if ((p->kind == FX_PARAM_INT || p->kind == FX_PARAM_INTS) && !p->symbolic && has_symbol(a)) {
+        *got = fx_arg_kind_name(FX_ARG_SYM);
+        return NULL;
+    }
     return item_kind(p->kind, &item) ? list(ctx, p, item, a, got) : one(ctx, p->kind, a);
 }
 

@@ -248,7 +248,8 @@ static bool type(parser *s, fx_param *out)
         return false;
     fx_text spelled;
     fx_text_init(&spelled, s->ctx->arena);
-    fx_puts(&spelled, strcmp(w, "SymInt") == 0 ? "int" : w);
+    out->symbolic = strcmp(w, "SymInt") == 0;
+    fx_puts(&spelled, out->symbolic ? "int" : w);
     alias_mark(s);
     out->optional = accept(s, "?");
     fx_puts(&spelled, out->optional ? "?" : "");

@@ -301,9 +301,21 @@ typedef struct fx_misfit {
     int dim;
     int64_t expected;            /* TWICE: the size */
 } fx_misfit;
+/* The sizes of a program's inputs that are not numbers, found once for all calls. */
+typedef struct fx_open_size {
+    int input, dim;
+    int symbol;                  /* it is factor * this symbol + rest; -1: another expression */
+    int64_t factor, rest;
+} fx_open_size;
+typedef struct fx_open_sizes {
+    size_t n;
+    fx_open_size *v;             /* inputs and dims ascend */
+    int *told_by;                /* by symbol: which of v tells its value (fx_program_symbol_place); -1: none */
+} fx_open_sizes;
+void fx_program_open_sizes(const fx_program *p, fx_arena *arena, fx_open_sizes *open);
 /* Values of the symbols, by position, as the sizes of the inputs tell; dtypes, sizes, ranges and limits are checked. n_in may also count the
  * states. False: *why. Allocates nothing and reads the program only. */
-bool fx_program_match(const fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values, fx_misfit *why);
+bool fx_program_match(const fx_program *p, const fx_open_sizes *open, size_t n_in, const fx_tensor *in, int64_t *values, fx_misfit *why);
 void fx_io_put(fx_text *t, const fx_program *p, const fx_io *io); /* "float32[batch in 1..64, 3, 32, 32]" */
 /* "input 0 'x': expected float32[...], got ..." into buf, cut off where it does not fit; expected: fx_io_put's text of the input told about. */
 void fx_misfit_text(const fx_program *p, const fx_misfit *why, size_t n_in, const fx_tensor *in, const char *expected, char *buf, size_t size);

@@ -2,6 +2,7 @@
  * models come here, from any thread.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdio.h>
+#include <string.h>
 
 #include "ir/program.h"
 
@@ -11,18 +12,60 @@ static bool differs(fx_misfit *why, fx_misfit_kind kind, size_t at, int dim)
     return false;
 }
 
-static bool read_symbol(const fx_program *p, const fx_tensor *in, size_t k, int64_t *value, fx_misfit *why)
+static int symbol_at(const fx_program *p, const char *name)
 {
-    const fx_sym_range *s = &p->symbols[k];
-    int d, i = fx_program_symbol_place(p, k, &d);
-    if (i < 0)
-        return differs(why, FX_MISFIT_UNTOLD, k, 0);
-    if (fx_dim_solve(p->inputs[i].dims[d], s->name, in[i].sizes[d], value) && *value >= s->min && *value <= s->max)
-        return true;
-    return differs(why, FX_MISFIT_SHAPE, (size_t)i, d);
+    for (size_t k = 0; k < p->n_symbols; k++)
+        if (strcmp(p->symbols[k].name, name) == 0)
+            return (int)k;
+    return -1;
 }
 
-bool fx_program_match(const fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values, fx_misfit *why)
+void fx_program_open_sizes(const fx_program *p, fx_arena *arena, fx_open_sizes *open)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < p->n_inputs; i++)
+        for (int d = 0; d < p->inputs[i].rank; d++)
+            most += p->inputs[i].dims[d].sym != NULL;
+    *open = (fx_open_sizes){.v = FX_NEW_ARRAY(arena, fx_open_size, most + 1), .told_by = FX_NEW_ARRAY(arena, int, p->n_symbols + 1)};
+    for (size_t i = 0; i < p->n_inputs; i++)
+        for (int d = 0; d < p->inputs[i].rank; d++) {
+            fx_open_size *v = &open->v[open->n];
+            if (!p->inputs[i].dims[d].sym)
+                continue;
+            *v = (fx_open_size){.input = (int)i, .dim = d, .symbol = -1};
+            const char *name = fx_dim_linear(p->inputs[i].dims[d], NULL, &v->factor, &v->rest);
+            v->symbol = name ? symbol_at(p, name) : -1;
+            open->n++;
+        }
+    for (size_t k = 0; k < p->n_symbols; k++) {
+        int dim = 0, input = fx_program_symbol_place(p, k, &dim);
+        open->told_by[k] = -1;
+        for (size_t i = 0; input >= 0 && i < open->n; i++)
+            if (open->v[i].input == input && open->v[i].dim == dim)
+                open->told_by[k] = (int)i;
+    }
+}
+
+static bool read_symbol(const fx_program *p, const fx_open_sizes *open, const fx_tensor *in, size_t k, int64_t *value, fx_misfit *why)
+{
+    const fx_sym_range *s = &p->symbols[k];
+    if (open->told_by[k] < 0)
+        return differs(why, FX_MISFIT_UNTOLD, k, 0);
+    const fx_open_size *v = &open->v[open->told_by[k]];
+    if (fx_linear_solve(v->factor, v->rest, in[v->input].sizes[v->dim], value) && *value >= s->min && *value <= s->max)
+        return true;
+    return differs(why, FX_MISFIT_SHAPE, (size_t)v->input, v->dim);
+}
+
+/* What size v must be. */
+static bool size_told(const fx_program *p, const int64_t *values, const fx_open_size *v, int64_t *size)
+{
+    if (v->symbol < 0)
+        return fx_dim_eval(fx_program_symbols(p), values, p->inputs[v->input].dims[v->dim], size);
+    return !__builtin_mul_overflow(v->factor, values[v->symbol], size) && !__builtin_add_overflow(*size, v->rest, size);
+}
+
+bool fx_program_match(const fx_program *p, const fx_open_sizes *open, size_t n_in, const fx_tensor *in, int64_t *values, fx_misfit *why)
 {
     fx_symbols symbols = fx_program_symbols(p);
     if ((n_in != p->n_inputs && n_in != p->n_inputs + p->n_states) || (n_in && !in))
@@ -38,15 +81,13 @@ bool fx_program_match(const fx_program *p, size_t n_in, const fx_tensor *in, int
     if (!p->n_symbols && !p->n_limits)
         return true;
     for (size_t k = 0; k < p->n_symbols; k++)
-        if (!read_symbol(p, in, k, &values[k], why))
+        if (!read_symbol(p, open, in, k, &values[k], why))
             return false;
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        for (int d = 0; d < p->inputs[i].rank; d++) {
-            int64_t v = -1;
-            if (!fx_dim_eval(symbols, values, p->inputs[i].dims[d], &v) || v != in[i].sizes[d]) {
-                *why = (fx_misfit){.kind = FX_MISFIT_TWICE, .at = i, .dim = d, .expected = v};
-                return false;
-            }
+    for (const fx_open_size *v = open->v, *end = v + open->n; v < end; v++) {
+        int64_t size = -1;
+        if (!size_told(p, values, v, &size) || size != in[v->input].sizes[v->dim]) {
+            *why = (fx_misfit){.kind = FX_MISFIT_TWICE, .at = (size_t)v->input, .dim = v->dim, .expected = size};
+            return false;
         }
     }
     for (size_t i = 0; i < p->n_limits; i++) {
@@ -119,7 +160,9 @@ void fx_misfit_text(const fx_program *p, const fx_misfit *why, size_t n_in, cons
 fx_status fx_program_values(fx_program *p, size_t n_in, const fx_tensor *in, int64_t *values)
 {
     fx_misfit why;
-    if (fx_program_match(p, n_in, in, values, &why))
+    fx_open_sizes open;
+    fx_program_open_sizes(p, p->arena, &open);
+    if (fx_program_match(p, &open, n_in, in, values, &why))
         return FX_OK;
     fx_text expected;
     fx_text_init(&expected, p->arena);

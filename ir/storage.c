@@ -9,6 +9,8 @@
 
 /* ---- storages ------------------------------------------------------------------------------------------------ */
 
+enum { ALIGN = 64 };
+
 /* A storage with `room` bytes behind it. */
 static fx_storage *add_storage(fx_context *ctx, size_t nbytes, size_t room)
 {
@@ -27,7 +29,6 @@ static fx_storage *add_storage(fx_context *ctx, size_t nbytes, size_t room)
 
 fx_storage *fx_storage_new(fx_context *ctx, size_t nbytes)
 {
-    enum { ALIGN = 64 };
     if (nbytes > PTRDIFF_MAX - ALIGN - sizeof(fx_storage))
         fx_out_of_memory(ctx);
     fx_storage *st = add_storage(ctx, nbytes, nbytes + ALIGN);
@@ -46,6 +47,36 @@ fx_storage *fx_storage_lazy(fx_context *ctx, size_t nbytes, fx_status (*touch)(f
     st->user = user;
     st->name = name ? fx_intern(ctx, name) : NULL;
     return st;
+}
+
+fx_storage *fx_storage_lazy_room(fx_context *ctx, size_t nbytes, fx_status (*touch)(fx_storage *), void (*release)(fx_storage *), size_t room, void **user)
+{
+    fx_storage *st = add_storage(ctx, nbytes, room);
+    st->readonly = true;
+    st->touch = touch;
+    st->release = release;
+    *user = st->user = st + 1;
+    return st;
+}
+
+/* In front of it: where it was allocated. */
+void *fx_storage_memory(fx_storage *st, size_t nbytes)
+{
+    char *p = nbytes <= PTRDIFF_MAX - 2 * ALIGN ? st->ctx->alloc(st->ctx->user, nbytes + 2 * ALIGN) : NULL;
+    if (!p)
+        fx_out_of_memory(st->ctx);
+    char *at = p + sizeof p + (ALIGN - (uintptr_t)(p + sizeof p) % ALIGN) % ALIGN;
+    memcpy(at - sizeof p, &p, sizeof p);
+    return at;
+}
+
+void fx_storage_memory_free(fx_storage *st, void *memory)
+{
+    char *p;
+    if (!memory)
+        return;
+    memcpy(&p, (char *)memory - sizeof p, sizeof p);
+    st->ctx->dealloc(st->ctx->user, p);
 }
 
 void fx_storage_free(fx_storage *st)
@@ -89,6 +120,21 @@ void fx_context_keep_storages(fx_context *ctx, size_t n, const void **used)
     }
 }
 
+/* Before the first touch data is an offset, and offsets are smaller than any address of mapped memory. */
+static void *in_storage(const fx_tensor *t, const void *data)
+{
+    uintptr_t at = (uintptr_t)t->data, base = (uintptr_t)data;
+    return at < base || at - base > t->storage->nbytes ? (void *)(base + at) : t->data;
+}
+
+const void *fx_tensor_peek(const fx_tensor *t)
+{
+    if (!t->storage)
+        return t->data;
+    const void *data = t->storage->data ? t->storage->data : t->storage->unchecked;
+    return data ? in_storage(t, data) : NULL;
+}
+
 fx_status fx_tensor_touch(fx_context *ctx, fx_tensor *t)
 {
     fx_storage *st = t->storage;
@@ -104,10 +150,7 @@ fx_status fx_tensor_touch(fx_context *ctx, fx_tensor *t)
         fx_loc loc = {.entry = st->name};
         return fx_fail(ctx, FX_INTERNAL, &loc, "a storage of %zu bytes has no data", st->nbytes);
     }
-    /* Before the first touch data is an offset, and offsets are smaller than any address of mapped memory. */
-    uintptr_t at = (uintptr_t)t->data, base = (uintptr_t)st->data;
-    if (at < base || at - base > st->nbytes)
-        t->data = (char *)st->data + at;
+    t->data = in_storage(t, st->data);
     return FX_OK;
 }
 

@@ -7,6 +7,15 @@ static fx_status absent(fx_program *p)
     return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, NULL, "this fxcc was built without LLVM's headers (Debian: llvm-19-dev), so it compiles nothing in memory");
 }
 
+void fx_code_prepare(void)
+{
+}
+
+bool fx_code_is_prepared(void)
+{
+    return true;
+}
+
 fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **out)
 {
     (void)opt;

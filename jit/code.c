@@ -299,6 +299,17 @@ static fx_status compile(void *user)
     return FX_OK;
 }
 
+void fx_code_prepare(void)
+{
+    const char *why;
+    fx_llvm_load(&why); /* compiling says why not */
+}
+
+bool fx_code_is_prepared(void)
+{
+    return fx_llvm_was_loaded();
+}
+
 fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **out)
 {
     compile_args a = {.j = {.p = p, .opt = opt}};

@@ -18,6 +18,10 @@ typedef struct fx_code_options {
 /* Code that runs a program; kept apart from it: the program may be freed. Weights stay where the program has them. */
 typedef struct fx_code fx_code;
 
+/* Loads libLLVM, which takes tens of milliseconds once a process and may be done by another thread ahead of the first compile. */
+void fx_code_prepare(void);
+bool fx_code_is_prepared(void);
+
 /* Compiles p, which is planned, for this machine. FX_ERR_UNSUPPORTED: no libLLVM, or a step that has no form; says which. */
 fx_status fx_code_compile(fx_program *p, const fx_code_options *opt, fx_code **out);
 /* As fx_llvm_run_fn (codegen/llvm.h). Any number of threads at once, each with an arena of its own. */

@@ -587,6 +587,7 @@ fx_status fx_pass_build(fx_lower *l)
     fx_arena *s = l->scratch;
     const fx_target *t = &l->opt->target;
     fx_build b = {.ctx = l->ctx, .g = g, .scratch = s, .piece = l->piece, .opt = l->opt, .threads = l->opt->threads > 0 ? l->opt->threads : 1};
+    b.last_fill = &b.fills;
     b.tile = (fxrt_tile){.lanes = t->lanes, .mr = t->mr, .nr = t->nr};
     b.p = fx_program_new(l->ctx, g->name, t);
     b.p->file = g->file;
@@ -633,6 +634,7 @@ fx_status fx_pass_build(fx_lower *l)
     FX_TRY(build_output_copies(&b));
     FX_TRY(build_write_backs(&b));
     fx_build_drop_impossible(&b);
+    FX_TRY(fx_build_fill(&b));
     l->program = b.p;
     return FX_OK;
 }

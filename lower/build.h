@@ -76,10 +76,17 @@ typedef struct fx_build {
     size_t n_outputs;
     struct fx_write_back { fx_node *input, *value; } *writes; /* inputs and state that have another value after the run */
     size_t n_writes;
+    struct fx_fill *fills, **last_fill; /* weights to pack (fill.c), in order */
     int n_vars, n_locals;          /* of the step being built */
     fx_stmt **tail;                /* where locals and checks of the expressions being made go, before what uses them; see fx_build_share */
     const fx_lower_options *opt;
 } fx_build;
+
+/* ---- fill.c ---------------------------------------------------------------------------------------- */
+/* Packs what selection noted, by several threads. Until then these weights' buffers have no data. */
+fx_status fx_build_fill(fx_build *b);
+/* Where the elements of a large constant lie that was not checked yet: it will be, then. *data NULL: another, to be touched. */
+fx_status fx_build_constant_in_place(fx_build *b, const fx_tensor *t, const void **data);
 
 /* ---- build_layout.c ---------------------------------------------------------------------------- */
 bool fx_build_prefers_channels_last(fx_build *b);
@@ -114,6 +121,8 @@ fx_status fx_build_copy(fx_build *b, const char *name, const char *title, const 
 fx_dim fx_build_size(const fx_node *n, int param, int i);
 /* Data of a constant, as f32, dense. FX_ERR_UNSUPPORTED naming `what` when n is not constant, or neither f32, f16 nor bf16. */
 fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data);
+/* The same as rows, not touched. */
+fx_status fx_build_constant_rows(fx_build *b, const fx_node *user, fx_node *n, const char *what, fx_weight_rows *rows);
 /* The position of sizes' dims in memory order (largest stride first); n dims. */
 void fx_window_order(fx_build *b, const fx_window *v, int *order);
 /* v seen through a view, n; false when no strides express it. */

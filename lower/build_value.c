@@ -207,7 +207,8 @@ static fx_attr *constant_attr(fx_build *b, fx_node *n, const fx_node *user, fx_s
     return a;
 }
 
-fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data)
+/* Elements of a constant as float32, widened into the arena if need be. */
+static fx_status constant_f32(fx_build *b, const fx_node *user, fx_node *n, const char *what, fx_arena *arena, fx_tensor *out)
 {
     if (!fx_build_is_constant(n))
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &user->loc, "%s of %s must be a constant of the model, but '%s' is computed", what,
@@ -216,35 +217,62 @@ fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const 
     fx_attr *a = constant_attr(b, n, user, &st);
     FX_TRY(st);
     fx_dtype dtype = a->tensor.dtype;
-    fx_tensor dense;
-    FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
-    *data = dense.data;
+    FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, out));
     if (dtype == FX_F32)
         return FX_OK;
     if (dtype != FX_F16 && dtype != FX_BF16)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &user->loc, "%s of %s: expected float32, float16 or bfloat16, got %s", what, user->target,
                        fx_dtype_name(dtype));
-    int64_t numel = fx_tensor_numel(&dense);
-    float *wide = FX_NEW_ARRAY(b->p->arena, float, numel + 1);
-    fx_row_load(FX_KIND_F32, wide, dtype, dense.data, 1, numel);
-    *data = wide;
+    int64_t numel = fx_tensor_numel(out);
+    float *wide = FX_NEW_ARRAY(arena, float, numel + 1);
+    fx_row_load(FX_KIND_F32, wide, dtype, out->data, 1, numel);
+    out->dtype = FX_F32;
+    out->storage = NULL;
+    out->data = wide;
     return FX_OK;
+}
+
+fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const char *what, const float **data)
+{
+    fx_tensor t;
+    FX_TRY(constant_f32(b, user, n, what, b->p->arena, &t));
+    *data = t.data;
+    return FX_OK;
+}
+
+fx_status fx_build_constant_rows(fx_build *b, const fx_node *user, fx_node *n, const char *what, fx_weight_rows *rows)
+{
+    const fx_attr *a = fx_build_is_constant(n) ? fx_attr_find(b->g, n->target) : NULL;
+    if (a && a->tensor.dtype == FX_F32)
+        return fx_weight_rows_of(b->ctx, b->scratch, &a->tensor, rows);
+    fx_tensor t;
+    FX_TRY(constant_f32(b, user, n, what, b->scratch, &t));
+    return fx_weight_rows_of(b->ctx, b->scratch, &t, rows);
 }
 
 /* A constant that loops read: a weight buffer, row-major. */
 static fx_status constant_value(fx_build *b, fx_node *n, fx_window *v)
 {
     fx_status st;
-    fx_attr *a = constant_attr(b, n, n, &st);
-    FX_TRY(st);
+    const fx_attr *a = fx_attr_find(b->g, n->target);
     fx_tensor dense;
-    FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
+    const void *data = NULL;
+    if (a)
+        FX_TRY(fx_build_constant_in_place(b, &a->tensor, &data));
+    if (data) {
+        dense = a->tensor;
+    } else {
+        a = constant_attr(b, n, n, &st);
+        FX_TRY(st);
+        FX_TRY(fx_tensor_contiguous(b->ctx, &a->tensor, &dense));
+        data = dense.data;
+    }
     *v = (fx_window){.dtype = dense.dtype, .rank = dense.rank};
     for (int i = 0; i < v->rank; i++)
         v->dims[i] = fx_dim_of(dense.sizes[i]);
     fx_window_set_dense(b, v);
     v->buf = fx_program_buf(b->p, FX_BUF_WEIGHT, n->target, v->dtype, v->rank, v->dims);
-    b->p->bufs[v->buf].data = dense.data;
+    b->p->bufs[v->buf].data = data;
     b->p->bufs[v->buf].loc = n->loc;
     return FX_OK;
 }

@@ -360,6 +360,21 @@ static fx_node *is_counted(fx_rw *w, fx_node *target, int param)
     return fx_rw_node(w, &c, "counted");
 }
 
+/* v[index], of as many elements as index: what is out of range is refused. */
+static fx_node *looked_up(fx_rw *w, fx_node *v, fx_node *index, const char *name)
+{
+    fx_dim sizes[FX_MAX_RANK], flat = fx_dim_of(1);
+    int n = fx_sizes(index, sizes);
+    for (int i = 0; i < n; i++)
+        flat = fx_dim_mul(w->ctx, flat, sizes[i]);
+    fx_node *list = fx_rw_view_to(w, index, 1, &flat, "list");
+    fx_call c = fx_rw_call(w, FX_OP_index_select);
+    fx_call_node(&c, v);
+    fx_call_int(&c, 0);
+    fx_call_node(&c, list);
+    return fx_rw_view_to(w, fx_rw_node(w, &c, name), n, sizes, name);
+}
+
 /* (self, target, weight, reduction, ignore_index) */
 void fx_d_nll_loss_forward(fx_rw *w)
 {
@@ -380,17 +395,7 @@ void fx_d_nll_loss_forward(fx_rw *w)
     fx_node *picked = fx_rw_view_to(w, fx_rw_node(w, &c, "gathered"), n, sizes, "picked");
     fx_node *by = NULL;
     if (weight) {
-        fx_dim count = fx_dim_of(1), flat;
-        for (int i = 0; i < n; i++)
-            count = fx_dim_mul(w->ctx, count, sizes[i]);
-        flat = count;
-        fx_node *list = fx_rw_view_to(w, safe, 1, &flat, "list");
-        c = fx_rw_call(w, FX_OP_index_select);
-        fx_call_node(&c, weight);
-        fx_call_int(&c, 0);
-        fx_call_node(&c, list);
-        by = fx_rw_view_to(w, fx_rw_node(w, &c, "weights"), n, sizes, "weight");
-        by = fx_rw_where(w, counted, by, zero, "weight");
+        by = fx_rw_where(w, counted, looked_up(w, weight, safe, "weights"), zero, "weight");
     } else {
         by = fx_rw_cast(w, counted, wide, "weight");
     }
@@ -409,7 +414,7 @@ void fx_d_nll_loss_forward(fx_rw *w)
 }
 
 /* (grad_output, self, target, weight, reduction, ignore_index, total_weight): -grad * weight where the class is the target, else 0; one
- * loop over all elements, nothing is scattered. */
+ * loop over all elements, nothing is scattered. Targets are looked up among the classes, which refuses those that are none. */
 void fx_d_nll_loss_backward(fx_rw *w)
 {
     fx_node *g = input(w, 0), *x = fx_node_input(w->at, 1), *target = fx_node_input(w->at, 2), *weight = input(w, 3), *total = input(w, 6);
@@ -424,6 +429,8 @@ void fx_d_nll_loss_backward(fx_rw *w)
     fx_node *by = fx_rw_unary(w, FX_OP_neg, g, "neg");
     if (weight)
         by = mul(w, by, by_class(w, weight, rank, axis, "weights"));
+    fx_node *any = fx_rw_scalar(w, 0, FX_I64, "any");
+    target = looked_up(w, classes, fx_rw_where(w, counted, target, any, "safe"), "target");
     classes = by_class(w, classes, rank, axis, "classes");
     fx_node *places = with_dim(w, target, axis, "places"), *same = fx_rw_binary(w, FX_OP_eq_Tensor, places, classes, "same");
     same = fx_rw_binary(w, FX_OP_logical_and, same, with_dim(w, counted, axis, "counts"), "here");

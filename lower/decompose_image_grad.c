@@ -148,6 +148,88 @@ static fx_node *as_given(fx_rw *w, const conv_grad *c, fx_node *y, const fx_node
     return c->one && w->status == FX_OK ? fx_rw_view_to(w, y, rank, s, suffix) : y;
 }
 
+/* The weight that leads back: of each group inputs and outputs changed, taps in reverse. */
+static fx_node *turned_weight(fx_rw *w, const conv_grad *c)
+{
+    static const int64_t two[4] = {1, 0, 2, 3}, three[5] = {0, 2, 1, 3, 4}, taps[2] = {2, 3};
+    int64_t s[4];
+    fx_node *y = c->weight;
+    fx_dims(y, s);
+    int64_t outputs = s[0] / c->groups;
+    if (c->groups == 1) {
+        y = fx_rw_permute(w, y, 4, two, "turned");
+    } else if (s[1] != 1 || outputs != 1) {
+        y = fx_rw_view(w, y, 5, (int64_t[]){c->groups, outputs, s[1], s[2], s[3]}, "grouped");
+        y = fx_rw_view(w, fx_rw_permute(w, y, 5, three, "turned"), 4, (int64_t[]){c->groups * s[1], outputs, s[2], s[3]}, "flat");
+    }
+    if (s[2] * s[3] == 1)
+        return y;
+    fx_call k = fx_rw_call(w, FX_OP_flip);
+    fx_call_node(&k, y);
+    fx_call_ints(&k, 2, taps);
+    return fx_rw_node(w, &k, "flipped");
+}
+
+/* x with steps - 1 zeros behind each row and column, as far as `sizes`. */
+static fx_node *apart(fx_rw *w, fx_node *x, const int64_t steps[2], const fx_dim sizes[2])
+{
+    fx_dim s[FX_MAX_RANK], wide[6];
+    fx_sizes(x, s);
+    for (int i = 0; i < 6; i++)
+        wide[i] = i == 3 || i == 5 ? fx_dim_of(1) : s[i < 3 ? i : 3];
+    fx_call k = fx_rw_call(w, FX_OP_constant_pad_nd);
+    fx_call_node(&k, fx_rw_view_to(w, x, 6, wide, "each"));
+    fx_call_ints(&k, 6, (int64_t[]){0, steps[1] - 1, 0, 0, 0, steps[0] - 1});
+    fx_call_float(&k, 0);
+    fx_node *y = fx_rw_node(w, &k, "apart");
+    for (int i = 2; i < 4; i++)
+        s[i] = fx_dim_scale(w->ctx, s[i], steps[i - 2]);
+    y = fx_rw_view_to(w, y, 4, s, "zeros_between");
+    for (int i = 2; i < 4 && w->status == FX_OK; i++)
+        if (!fx_dim_equal(s[i], sizes[i - 2]))
+            y = fx_rw_slice_to(w, y, i, fx_dim_of(0), sizes[i - 2], 1, "cut");
+    return y;
+}
+
+/* Whether the kernel for plain convolutions is the better one for the way back, where it can be: all that steps by 1, and depthwise ones. */
+static bool back_by_plain(const conv_grad *c, const int64_t extra[2])
+{
+    int64_t s[4];
+    fx_dims(c->weight, s);
+    for (int i = 0; i < 2; i++)
+        if (c->transposed || c->dilation[i] * (s[2 + i] - 1) < c->padding[i] || extra[i] < 0)
+            return false;
+    return (c->stride[0] == 1 && c->stride[1] == 1) || (c->groups > 1 && s[0] == c->groups && s[1] == 1);
+}
+
+/* The gradient, zeros between its elements where the convolution steps over pixels, under a convolution that steps over none. */
+static fx_node *plain_back(fx_rw *w, const conv_grad *c)
+{
+    static const int64_t ones[2] = {1, 1}, none[2] = {0, 0};
+    int64_t padding[2];
+    fx_dim sizes[2];
+    fx_node *g = c->g;
+    for (int i = 0; i < 2; i++) {
+        int64_t reach = c->dilation[i] * (fx_dim_size(c->weight, 2 + i) - 1);
+        padding[i] = reach - c->padding[i];
+        sizes[i] = fx_dim_plus(w->ctx, c->x->type->dims[2 + i], 2 * c->padding[i] - reach);
+    }
+    if (c->stride[0] != 1 || c->stride[1] != 1)
+        g = apart(w, g, c->stride, sizes);
+    fx_node *weight = turned_weight(w, c);
+    fx_call k = fx_rw_call(w, FX_OP_convolution);
+    fx_call_node(&k, g);
+    fx_call_node(&k, weight);
+    fx_call_node(&k, NULL);
+    fx_call_ints(&k, 2, ones);
+    fx_call_ints(&k, 2, padding);
+    fx_call_ints(&k, 2, c->dilation);
+    fx_call_bool(&k, false);
+    fx_call_ints(&k, 2, none);
+    fx_call_int(&k, c->groups);
+    return fx_rw_node(w, &k, "grad_input");
+}
+
 /* The convolution of the other kind, by the same weight. Its size follows from the gradient's but for what a stride skips, which
  * output_padding says; the gradient of a transposed one may be longer, and then the rest is cut off. */
 static fx_node *grad_input(fx_rw *w, const conv_grad *c)
@@ -172,6 +254,8 @@ static fx_node *grad_input(fx_rw *w, const conv_grad *c)
         }
         extra[i] = more.value;
     }
+    if (back_by_plain(c, extra))
+        return plain_back(w, c);
     fx_call k = fx_rw_call(w, FX_OP_convolution);
     fx_call_node(&k, c->g);
     fx_call_node(&k, c->weight);

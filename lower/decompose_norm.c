@@ -115,18 +115,18 @@ void fx_d_softmax(fx_rw *w)
     fx_rw_become(w, &c);
 }
 
-/* softmax, but zeros where there is nothing but -inf. */
+/* softmax, but zeros where there is nothing but -inf; that is looked for before the conversion, which may make more of them. */
 void fx_d_safe_softmax(fx_rw *w)
 {
     fx_node *x = fx_node_input(w->at, 0);
     int dim = fx_wrap_dim(fx_node_int(w->at, 1), x->type->rank);
-    if (x->type->dtype != w->at->type->dtype)
-        x = fx_rw_cast(w, x, w->at->type->dtype, "cast");
     fx_call c = fx_rw_call(w, FX_OP_any_dim);
     fx_call_node(&c, fx_rw_number(w, FX_OP_ne_Scalar, x, -(double)INFINITY, "seen"));
     fx_call_int(&c, dim);
     fx_call_bool(&c, true);
     fx_node *any = fx_rw_node(w, &c, "any");
+    if (x->type->dtype != w->at->type->dtype)
+        x = fx_rw_cast(w, x, w->at->type->dtype, "cast");
     c = fx_rw_call(w, FX_OP__softmax);
     fx_call_node(&c, x);
     fx_call_int(&c, dim);

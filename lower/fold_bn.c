@@ -95,10 +95,12 @@ static const char *sibling_path(fx_arena *scratch, const char *path, const char 
 
 static fx_status scaled_weight(fx_rw *w, const fx_node *p, const fx_node *weight, const fx_scaling *a, fx_node **out)
 {
-    fx_tensor src, t;
+    fx_tensor t;
     bool transposed = fx_is_call(p, FX_OP_convolution) && fx_node_bool(p, 6);
-    FX_TRY(fx_attr_value(w->g, weight, &src));
-    FX_TRY(fx_scaled_weight(w->ctx, &src, transposed, transposed ? fx_node_int(p, 8) : 1, a, &t));
+    const fx_attr *attr = fx_attr_find(w->g, weight->target);
+    if (!attr)
+        return fx_fail(w->ctx, FX_INTERNAL, &weight->loc, "there is no attribute '%s'", weight->target);
+    FX_TRY(fx_scaled_weight_later(w->ctx, w->scratch, &attr->tensor, transposed, transposed ? fx_node_int(p, 8) : 1, a, &t));
     *out = fx_rw_constant(w, folded_path(w->scratch, weight->target), &t);
     return w->status;
 }

@@ -162,6 +162,7 @@ fx_status fx_lower_run(fx_graph *g, const fx_lower_options *opt, fx_program **ou
     FX_TRY(check_name(ctx, "stop-after", opt->stop_after, false));
     if (out)
         *out = NULL;
+    FX_TRY(fx_inputs_typed(g));
     FX_TRY(fx_inline_bodies(g)); /* whatever its stage: split graphs */
     for (size_t i = 0; i < N_PASSES; i++) {
         l.scratch = fx_arena_create(ctx);

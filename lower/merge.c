@@ -75,20 +75,49 @@ static bool is_candidate(const fx_node *n)
     return work <= MOST_WORK;
 }
 
-/* Rows of all weights, one below the other, or all biases; a missing bias is 0. */
-static fx_node *joined(fx_rw *w, fx_node *const *nodes, int n, int param)
+static const fx_tensor *tensor_of(fx_rw *w, const fx_node *n)
+{
+    const fx_attr *a = fx_attr_find(w->g, n->target);
+    if (!a)
+        w->status = fx_fail(w->ctx, FX_INTERNAL, &n->loc, "there is no attribute '%s'", n->target);
+    return a ? &a->tensor : NULL;
+}
+
+/* Rows of all weights, one below the other. */
+static fx_node *joined_weight(fx_rw *w, fx_node *const *nodes, int n)
+{
+    fx_row_piece pieces[MOST_SIBLINGS];
+    const fx_node *first = fx_node_input(nodes[0], 1);
+    fx_weight_rows r = {.width = fx_dim_size(first, 1), .n_pieces = n, .pieces = pieces};
+    fx_tensor t;
+    for (int i = 0; i < n; i++) {
+        const fx_tensor *src = tensor_of(w, fx_node_input(nodes[i], 1));
+        if (!src)
+            return w->at;
+        pieces[i] = (fx_row_piece){.t = *src, .rows = src->sizes[0]};
+        r.n += src->sizes[0];
+        if (!fx_tensor_is_contiguous(src) && (w->status = fx_tensor_contiguous(w->ctx, src, &pieces[i].t)) != FX_OK)
+            return w->at;
+    }
+    const int64_t sizes[2] = {r.n, r.width};
+    if ((w->status = fx_weight_rows_later(w->ctx, &r, 2, sizes, &t)) != FX_OK)
+        return w->at;
+    return fx_rw_constant(w, fx_arena_printf(w->scratch, "%s_merged", first->target), &t);
+}
+
+/* All biases; a missing one is 0. */
+static fx_node *joined_bias(fx_rw *w, fx_node *const *nodes, int n)
 {
     const fx_node *first = fx_node_input(nodes[0], 1);
-    int64_t sizes[2] = {0, fx_dim_size(first, 1)}, at = 0;
-    for (int i = 0; i < n; i++)
-        sizes[0] += fx_dim_size(fx_node_input(nodes[i], 1), 0);
+    int64_t size = 0, at = 0;
     fx_tensor t, src, dense;
-    int64_t row = param == 1 ? sizes[1] : 1;
-    if ((w->status = fx_tensor_create(w->ctx, FX_F32, param == 1 ? 2 : 1, sizes, &t)) != FX_OK)
+    for (int i = 0; i < n; i++)
+        size += fx_dim_size(fx_node_input(nodes[i], 1), 0);
+    if ((w->status = fx_tensor_create(w->ctx, FX_F32, 1, &size, &t)) != FX_OK)
         return w->at;
     for (int i = 0; i < n; i++) {
-        fx_node *from = fx_node_input(nodes[i], param);
-        int64_t count = fx_dim_size(fx_node_input(nodes[i], 1), 0) * row;
+        fx_node *from = fx_node_input(nodes[i], 2);
+        int64_t count = fx_dim_size(fx_node_input(nodes[i], 1), 0);
         float *to = (float *)t.data + at;
         at += count;
         if (!from) {
@@ -99,7 +128,7 @@ static fx_node *joined(fx_rw *w, fx_node *const *nodes, int n, int param)
             return w->at;
         memcpy(to, dense.data, (size_t)count * sizeof *to);
     }
-    return fx_rw_constant(w, fx_arena_printf(w->scratch, "%s_merged", param == 1 ? first->target : fx_arena_printf(w->scratch, "%s_bias", first->target)), &t);
+    return fx_rw_constant(w, fx_arena_printf(w->scratch, "%s_bias_merged", first->target), &t);
 }
 
 /* place: of a node, by its id, in the graph's order. */
@@ -115,7 +144,7 @@ static fx_status merge(fx_lower *l, fx_node **nodes, int n, const size_t *place)
     fx_rw w = fx_rw_at(l->graph, l->scratch, nodes[0]);
     for (int i = 0; i < n; i++)
         bias |= fx_node_input(nodes[i], 2) != NULL;
-    fx_node *weight = joined(&w, nodes, n, 1), *add = bias && w.status == FX_OK ? joined(&w, nodes, n, 2) : NULL;
+    fx_node *weight = joined_weight(&w, nodes, n), *add = bias && w.status == FX_OK ? joined_bias(&w, nodes, n) : NULL;
     FX_TRY(w.status);
     fx_call c = fx_rw_call(&w, FX_OP_linear);
     fx_call_copy(&c, nodes[0], 0);

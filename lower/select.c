@@ -54,11 +54,20 @@ int fx_select_workspace_dim(fx_build *b, const char *name, fx_dim n)
     return id;
 }
 
+float *fx_select_floats(fx_build *b, size_t n)
+{
+    enum { CACHE_LINE = 64 };
+    float *at = FX_NEW_ARRAY(b->p->arena, float, n + CACHE_LINE / sizeof(float));
+    while ((uintptr_t)at % CACHE_LINE)
+        at++;
+    return at;
+}
+
 int fx_select_packed(fx_build *b, const char *name, size_t n, const char *note, float **data)
 {
     fx_dim numel = fx_dim_of((int64_t)n);
     int id = fx_program_buf(b->p, FX_BUF_WEIGHT, name, FX_F32, 1, &numel);
-    *data = FX_NEW_ARRAY(b->p->arena, float, n);
+    *data = fx_select_floats(b, n);
     b->p->bufs[id].data = *data;
     b->p->bufs[id].note = note;
     return id;

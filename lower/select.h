@@ -17,8 +17,21 @@ void fx_call_set_act(fx_call_stmt *c, const fx_group *g);
 /* A buffer of so many bytes for the step's own use; -1 when it needs none. */
 int fx_select_workspace(fx_build *b, const char *name, size_t bytes);
 int fx_select_workspace_dim(fx_build *b, const char *name, fx_dim floats);
+float *fx_select_floats(fx_build *b, size_t n); /* zeroed, where vectors of them lie in one line of the cache each */
 /* A weight buffer of n floats; *data is where to pack them. */
 int fx_select_packed(fx_build *b, const char *name, size_t n, const char *note, float **data);
+/* A weight buffer into which fx_build_fill packs panels of nr rows of a constant: as fxrt_conv2d_pack does (conv; oc rows are a group), or
+ * fxrt_gemm_pack (NULL). */
+typedef struct fx_fill {
+    struct fx_fill *next;
+    fx_weight_rows rows;
+    int64_t group_rows;
+    bool is_conv;
+    fxrt_conv2d_desc conv;
+    int buf;                      /* -1: none, rows are only checked */
+    float *packed;
+} fx_fill;
+fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, const fxrt_conv2d_desc *conv, const char *name, const char *note, int *id);
 /* A bias packed for a kernel; *id is -1 without one. */
 fx_status fx_select_bias(fx_build *b, const fx_node *n, fx_node *bias, const char *name, int32_t groups, int32_t per_group,
                          int32_t multiple, int *id);

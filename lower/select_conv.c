@@ -18,28 +18,24 @@ static void set_image(fx_call_stmt *c, const fx_window *v, const char *h, const 
 }
 
 /* Packs the weights of a call whose fields are set. */
-static int pack(fx_build *b, const fx_call_stmt *c, const char *name, const float *w)
+static fx_status pack(fx_build *b, const fx_node *n, const fx_call_stmt *c, const char *name, fx_node *weight, int *id)
 {
     fxrt_conv2d_desc d;
     fx_call_to_desc(c, &d);
     const char *wname = fx_arena_printf(b->piece, "%s_weight", name);
+    const float *w;
     float *packed;
-    int id;
-    switch (c->kernel) {
-    case FX_K_conv_transpose2d:
-        id = fx_select_packed(b, wname, fxrt_conv_transpose2d_packed_size(&d, &b->tile), "panels of the transposed convolution", &packed);
+    if (c->kernel == FX_K_conv2d)
+        return fx_select_packed_later(b, n, weight, &d, wname, fx_arena_printf(b->p->arena, "[kh][kw][ic] in panels of %d output channels", b->tile.nr), id);
+    FX_TRY(fx_build_constant(b, n, weight, "weight", &w));
+    if (c->kernel == FX_K_conv_transpose2d) {
+        *id = fx_select_packed(b, wname, fxrt_conv_transpose2d_packed_size(&d, &b->tile), "panels of the transposed convolution", &packed);
         fxrt_conv_transpose2d_pack(&d, &b->tile, w, packed);
-        return id;
-    case FX_K_conv2d_dw:
-        id = fx_select_packed(b, wname, fxrt_conv2d_dw_packed_size(&d, &b->tile), "[kh][kw][channels]", &packed);
+    } else {
+        *id = fx_select_packed(b, wname, fxrt_conv2d_dw_packed_size(&d, &b->tile), "[kh][kw][channels]", &packed);
         fxrt_conv2d_dw_pack(&d, &b->tile, w, packed);
-        return id;
-    default:
-        id = fx_select_packed(b, wname, fxrt_conv2d_packed_size(&d, &b->tile),
-                              fx_arena_printf(b->p->arena, "[kh][kw][ic] in panels of %d output channels", b->tile.nr), &packed);
-        fxrt_conv2d_pack(&d, &b->tile, w, packed);
-        return id;
     }
+    return FX_OK;
 }
 
 /* The workspace a call needs. Of sizes that are not known yet, the row of zeros that padding reads is taken to be needed. */
@@ -101,13 +97,10 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
     fx_node *bias_node = fx_node_input(n, 2);
     int bias, wbuf, groups_of_bias = depthwise ? 1 : d.groups, columns = depthwise ? d.groups : d.oc;
     int multiple = depthwise ? b->tile.lanes : b->tile.nr;
-    if (fx_build_is_constant(w_node)) {
-        const float *w;
-        FX_TRY(fx_build_constant(b, n, w_node, "weight", &w));
-        wbuf = pack(b, c, name, w);
-    } else {
+    if (fx_build_is_constant(w_node))
+        FX_TRY(pack(b, n, c, name, w_node, &wbuf));
+    else
         FX_TRY(fx_select_packed_weight(b, root, w_node, &d, (fx_kernel_id)c->kernel, name, &wbuf));
-    }
     if (!bias_node || fx_build_is_constant(bias_node))
         FX_TRY(fx_select_bias(b, n, bias_node, name, groups_of_bias, columns, multiple, &bias));
     else

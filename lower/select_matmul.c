@@ -8,8 +8,8 @@
  * x's last dim is k, w is the weight's window of rank 2, or 3 with a batch. */
 typedef struct product {
     fx_window x, w, out, r;
-    bool has_r, packed;            /* packed: w is constant, w_data its elements, n x k */
-    const float *w_data;
+    bool has_r;
+    fx_node *packed;               /* w where it is constant, n x k; else NULL */
     fx_dim w_b, w_k, w_n, n, k;
     fx_node *bias;                 /* constant, a vector */
     int split;                     /* dims of the result before this one are the batch, from it on rows */
@@ -97,17 +97,6 @@ static int matmul_workspace(fx_build *b, const fx_call_stmt *c, const char *name
     return fx_select_workspace_dim(b, name, fx_dim_mul(b->ctx, fx_dim_mul(b->ctx, panels, nr), fx_call_dim(c, "k")));
 }
 
-static int pack(fx_build *b, const fx_call_stmt *c, const char *name, const float *w)
-{
-    fxrt_gemm_desc d;
-    fx_call_to_desc(c, &d);
-    float *packed;
-    int id = fx_select_packed(b, fx_arena_printf(b->piece, "%s_weight", name), fxrt_gemm_packed_size(&d, &b->tile),
-                              fx_arena_printf(b->p->arena, "[in] in panels of %d outputs", b->tile.nr), &packed);
-    fxrt_gemm_pack(&d, &b->tile, w, packed);
-    return id;
-}
-
 static fx_status emit(fx_build *b, fx_node *root, product *p, const char *title)
 {
     const fx_group g = b->group[root->id];
@@ -134,7 +123,10 @@ static fx_status emit(fx_build *b, fx_node *root, product *p, const char *title)
     fx_call_set_dim(c, "w_n", p->w_n);
     fx_call_set_act(c, &g);
     const char *name = fx_build_name(b, n);
-    int bias, wbuf = p->packed ? pack(b, c, name, p->w_data) : -1;
+    int bias, wbuf = -1;
+    if (p->packed)
+        FX_TRY(fx_select_packed_later(b, n, p->packed, NULL, fx_arena_printf(b->piece, "%s_weight", name),
+                                      fx_arena_printf(b->p->arena, "[in] in panels of %d outputs", b->tile.nr), &wbuf));
     FX_TRY(fx_select_bias(b, n, p->bias, name, 1, (int32_t)p->n.value, b->tile.nr, &bias));
     fx_call_set_window(c, "x", &p->x);
     if (p->packed)
@@ -173,7 +165,7 @@ fx_status fx_select_linear(fx_build *b, fx_node *root)
 {
     const fx_group g = b->group[root->id];
     fx_node *n = g.anchor, *x_node = fx_node_input(n, 0), *w_node = fx_node_input(n, 1);
-    product p = {.packed = fx_build_is_constant(w_node)};
+    product p = {.packed = fx_build_is_constant(w_node) ? w_node : NULL};
     FX_TRY(fx_select_f32(b, n, n->type->dtype));
     FX_TRY(fx_select_input(b, x_node, FX_AS_IT_LIES, &p.x));
     int last = p.x.rank - 1;
@@ -185,7 +177,6 @@ fx_status fx_select_linear(fx_build *b, fx_node *root)
     if (p.has_r)
         FX_TRY(addend(b, n->type, g.residual, &p.r));
     if (p.packed) {
-        FX_TRY(fx_build_constant(b, n, w_node, "weight", &p.w_data));
         p.w_k = fx_dim_of(1);
         p.w_n = p.k;
     } else {

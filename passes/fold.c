@@ -126,7 +126,24 @@ static fx_status value_of(fold *f, const fx_node *n, fx_tensor **out)
         FX_TRY(fx_attr_value(f->g, n, t));
     }
     *out = t;
-    return FX_OK;
+    return fx_tensor_touch(f->g->ctx, t);
+}
+
+/* A matrix of weights turned is the same memory, which need not even be there yet, by other strides. */
+static fx_tensor *turned(fold *f, const fx_node *n)
+{
+    const fx_node *call = f->call[n->id], *from = !f->alias && fx_is_call(call, FX_OP_permute) ? n->operands[0].def : NULL;
+    const fx_attr *a = from && from->opcode == FX_GET_ATTR ? fx_attr_find(f->g, from->target) : NULL;
+    int64_t dims[2];
+    if (!a || !a->tensor.storage || a->tensor.rank != 2 || fx_node_ints(call, 1, dims, 2) != 2)
+        return NULL;
+    fx_tensor *t = FX_NEW(f->scratch, fx_tensor);
+    *t = a->tensor;
+    for (int i = 0; i < 2; i++) {
+        t->sizes[i] = a->tensor.sizes[fx_wrap_dim(dims[i], 2)];
+        t->strides[i] = a->tensor.strides[fx_wrap_dim(dims[i], 2)];
+    }
+    return t;
 }
 
 static fx_status evaluate(fold *f, const fx_node *n)
@@ -137,6 +154,9 @@ static fx_status evaluate(fold *f, const fx_node *n)
         f->value[n->id] = FX_NEW(f->scratch, fx_tensor);
         return fx_tensor_like(f->g->ctx, n->type->dtype, n->type, f->value[n->id]);
     }
+    f->value[n->id] = turned(f, n);
+    if (f->value[n->id])
+        return FX_OK;
     for (int i = 0; i < n->n_operands; i++) {
         fx_tensor *t;
         FX_TRY(value_of(f, n->operands[i].def, &t));

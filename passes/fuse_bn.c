@@ -355,7 +355,7 @@ static fx_status fuse_one(fuse *f, fx_node *n, bool linear)
     FX_TRY(fx_scaling_of_batch_norm(run->ctx, run->scratch, channels, t[WEIGHT], t[BIAS], t[MEAN], t[VAR], norm.eps, &a));
     if (!fx_scaling_is_finite(&a))
         return FX_OK;
-    FX_TRY(fx_scaled_weight(run->ctx, &l.attr[WEIGHT]->tensor, l.transposed, l.groups, &a, &weight));
+    FX_TRY(fx_scaled_weight(run->ctx, run->scratch, &l.attr[WEIGHT]->tensor, l.transposed, l.groups, &a, &weight));
     FX_TRY(fx_scaled_bias(run->ctx, l.attr[BIAS] ? &l.attr[BIAS]->tensor : NULL, weight.dtype, channels, &a, &bias));
     const fx_type *type = x->type;
     if (l.module)

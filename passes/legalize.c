@@ -16,6 +16,8 @@ static fx_lg begin(fx_lg_run *run, fx_node *n)
 
 /* ---- inputs, tensors, outputs ------------------------------------------------------------------------------------------- */
 
+#define NO_TYPE "the input has no type: export with example inputs, or write '%%%s : f32[1, 3, 224, 224] = placeholder[%s]'"
+
 /* Defaults are of use only to an input that is not given: one without a type. */
 static void placeholder(fx_lg *l)
 {
@@ -32,8 +34,7 @@ static void placeholder(fx_lg *l)
     } else if (at->args->n == 1 && !at->n_operands) {
         fx_lg_value(l, at->args->items[0]);
     } else {
-        fx_lg_refuse(l, "the input has no type: export with example inputs, or write '%%%s : f32[1, 3, 224, 224] = placeholder[%s]'", at->name,
-                     at->target);
+        fx_lg_refuse(l, NO_TYPE, at->name, at->target);
     }
 }
 
@@ -392,6 +393,14 @@ static fx_status run_graph(void *arg)
 fx_status fx_legalize(fx_graph *g)
 {
     return g->stage == FX_STAGE_CAPTURED ? fx_protect(g->ctx, run_graph, g) : fx_inline_bodies(g);
+}
+
+fx_status fx_inputs_typed(const fx_graph *g)
+{
+    FX_FOR_NODES(g, n)
+        if (g->stage != FX_STAGE_CAPTURED && n->opcode == FX_PLACEHOLDER && !n->type)
+            return fx_fail(g->ctx, FX_ERR_UNSUPPORTED, &n->loc, NO_TYPE, n->name, n->target);
+    return FX_OK;
 }
 
 fx_status fx_gpass_legalize(fx_pass_run *run)

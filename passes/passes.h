@@ -177,6 +177,7 @@ fx_status fx_inline_bodies(fx_graph *g);
  * rows with normalised arguments, everything typed from the placeholders' types. All nodes it cannot take are named at once
  * (FX_ERR_UNSUPPORTED). Of graphs past that stage only modules that hold graphs are inlined. */
 fx_status fx_legalize(fx_graph *g);
+fx_status fx_inputs_typed(const fx_graph *g); /* of one that is legal, and may have got inputs since */
 
 /* One node of a captured graph, whose operands are typed: the calls it stands for are created before it, its uses moved, it is erased. *out is
  * what stands for it (it itself when it needed no change); NULL when that is a number or tuple, which its users have as argument then. */

@@ -31,37 +31,42 @@ fx_status fx_scaling_of_batch_norm(fx_context *ctx, fx_arena *scratch, int64_t c
     return FX_OK;
 }
 
-/* Eight at a time: compilers make vectors of a count they know. */
-static void scale_row(float *restrict to, const float *restrict from, int64_t n, double scale)
+/* A weight's rows are output channels, or, transposed, pairs of an input channel and an output channel of its group. piece: one, for *r. */
+static fx_status scaled_rows(fx_context *ctx, fx_arena *scratch, const fx_tensor *weight, bool transposed, int64_t groups, const fx_scaling *a,
+                             fx_row_piece *piece, fx_weight_rows *r)
 {
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int k = 0; k < 8; k++)
-            to[i + k] = (float)(from[i + k] * scale);
-    for (; i < n; i++)
-        to[i] = (float)(from[i] * scale);
+    const int64_t *sizes = weight->sizes, n = transposed ? sizes[0] * sizes[1] : sizes[0];
+    double *scale = FX_NEW_ARRAY(scratch, double, n + 1);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t channel = transposed ? i / sizes[1] / (sizes[0] / groups) * sizes[1] + i % sizes[1] : i;
+        scale[i] = a->scale[a->count == 1 ? 0 : channel];
+    }
+    *piece = (fx_row_piece){.t = *weight, .rows = n};
+    *r = (fx_weight_rows){.n = n, .width = n ? fx_tensor_numel(weight) / n : 0, .n_pieces = 1, .pieces = piece, .scale = scale};
+    return fx_tensor_is_contiguous(weight) ? FX_OK : fx_tensor_contiguous(ctx, weight, &piece->t);
 }
 
-fx_status fx_scaled_weight(fx_context *ctx, const fx_tensor *weight, bool transposed, int64_t groups, const fx_scaling *a, fx_tensor *out)
+fx_status fx_scaled_weight_later(fx_context *ctx, fx_arena *scratch, const fx_tensor *weight, bool transposed, int64_t groups, const fx_scaling *a,
+                                 fx_tensor *out)
 {
-    fx_tensor dense;
-    int64_t inner = 1, rows = transposed ? weight->sizes[0] * weight->sizes[1] : weight->sizes[0];
-    FX_TRY(fx_tensor_contiguous(ctx, weight, &dense));
+    fx_row_piece piece;
+    fx_weight_rows r;
+    FX_TRY(scaled_rows(ctx, scratch, weight, transposed, groups, a, &piece, &r));
+    return fx_weight_rows_later(ctx, &r, weight->rank, weight->sizes, out);
+}
+
+fx_status fx_scaled_weight(fx_context *ctx, fx_arena *scratch, const fx_tensor *weight, bool transposed, int64_t groups, const fx_scaling *a, fx_tensor *out)
+{
+    fx_row_piece piece;
+    fx_weight_rows r;
+    FX_TRY(scaled_rows(ctx, scratch, weight, transposed, groups, a, &piece, &r));
+    FX_TRY(fx_tensor_touch(ctx, &piece.t));
     FX_TRY(fx_tensor_create(ctx, weight->dtype, weight->rank, weight->sizes, out));
-    for (int i = transposed ? 2 : 1; i < weight->rank; i++)
-        inner *= weight->sizes[i];
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t channel = r;
-        if (transposed)
-            channel = r / weight->sizes[1] / (weight->sizes[0] / groups) * weight->sizes[1] + r % weight->sizes[1];
-        double scale = a->scale[a->count == 1 ? 0 : channel];
-        if (weight->dtype == FX_F32) {
-            scale_row((float *)out->data + r * inner, (const float *)dense.data + r * inner, inner, scale);
-        } else {
-            for (int64_t i = r * inner; i < (r + 1) * inner; i++)
-                fx_tensor_set(out, i, fx_tensor_get(&dense, i) * scale);
-        }
-    }
+    if (weight->dtype == FX_F32)
+        fx_weight_rows_make(&r, 0, r.n, out->data);
+    else
+        for (int64_t i = 0; i < r.n * r.width; i++)
+            fx_tensor_set(out, i, fx_tensor_get(&piece.t, i) * r.scale[i / r.width]);
     return FX_OK;
 }
 

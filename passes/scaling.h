@@ -18,7 +18,10 @@ bool fx_scaling_is_finite(const fx_scaling *a);
 
 /* A fresh weight, each output channel scaled; computed in double, rounded once. Output channels are dim 0, but for transposed convolutions,
  * where dim 0 counts the input channels of all groups and dim 1 the output channels of one. */
-fx_status fx_scaled_weight(fx_context *ctx, const fx_tensor *weight, bool transposed, int64_t groups, const fx_scaling *a, fx_tensor *out);
+fx_status fx_scaled_weight(fx_context *ctx, fx_arena *scratch, const fx_tensor *weight, bool transposed, int64_t groups, const fx_scaling *a, fx_tensor *out);
+/* The same of a float32 weight, made at its first touch (ir/weight_rows.c): the weight stays as it is until then. */
+fx_status fx_scaled_weight_later(fx_context *ctx, fx_arena *scratch, const fx_tensor *weight, bool transposed, int64_t groups, const fx_scaling *a,
+                                 fx_tensor *out);
 /* A fresh bias of `channels` numbers of the dtype; bias NULL: zeros. */
 fx_status fx_scaled_bias(fx_context *ctx, const fx_tensor *bias, fx_dtype dtype, int64_t channels, const fx_scaling *a, fx_tensor *out);
 

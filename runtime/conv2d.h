@@ -17,21 +17,38 @@ typedef struct fxrt_conv2d_pixels {
 /* mr pixels from number `first` on; rows beyond them, up to MR, repeat the last one. */
 FXRT_INLINE void fxrt_conv2d_locate(const fxrt_conv2d_desc *d, int first, int mr, float *y, const float *r, fxrt_conv2d_pixels *p)
 {
-    int oy = first / d->ow, ox = first % d->ow;
-    p->inside = 1;
+    /* first taps of pixels that have no tap outside; steps from one pixel of a row to the next */
+    const int rows = fxrt_max_int(d->ih - (d->kh - 1) * d->dh, 0), cols = fxrt_max_int(d->iw - (d->kw - 1) * d->dw, 0);
+    const ptrdiff_t x_step = (ptrdiff_t)d->sw * d->xs_w, y_step = d->ys_w, r_step = r ? d->rs_w : 0;
+    int oy = first / d->ow, ox = first % d->ow, iy = oy * d->sh - d->ph, ix = ox * d->sw - d->pw, inside = 1;
+    ptrdiff_t at = (ptrdiff_t)iy * d->xs_h + (ptrdiff_t)ix * d->xs_w;
+    float *to = y + ((ptrdiff_t)oy * d->ys_h + (ptrdiff_t)ox * d->ys_w);
+    const float *from = r ? r + ((ptrdiff_t)oy * d->rs_h + (ptrdiff_t)ox * d->rs_w) : NULL;
     for (int i = 0; i < FXRT_MR; i++) {
-        const int iy = oy * d->sh - d->ph, ix = ox * d->sw - d->pw;
         p->iy[i] = iy;
         p->ix[i] = ix;
-        p->at[i] = (ptrdiff_t)iy * d->xs_h + (ptrdiff_t)ix * d->xs_w;
-        p->y[i] = y + (ptrdiff_t)oy * d->ys_h + (ptrdiff_t)ox * d->ys_w;
-        p->r[i] = r ? r + (ptrdiff_t)oy * d->rs_h + (ptrdiff_t)ox * d->rs_w : NULL;
-        p->inside &= iy >= 0 && ix >= 0 && iy + (d->kh - 1) * d->dh < d->ih && ix + (d->kw - 1) * d->dw < d->iw;
-        if (i + 1 < mr && ++ox == d->ow) {
+        p->at[i] = at;
+        p->y[i] = to;
+        p->r[i] = from;
+        inside &= ((unsigned)iy < (unsigned)rows) & ((unsigned)ix < (unsigned)cols);
+        if (i + 1 >= mr)
+            continue;
+        if (++ox < d->ow) {
+            ix += d->sw;
+            at += x_step;
+            to += y_step;
+            from = r ? from + r_step : NULL;
+        } else {
             ox = 0;
             oy++;
+            iy += d->sh;
+            ix = -d->pw;
+            at = (ptrdiff_t)iy * d->xs_h + (ptrdiff_t)ix * d->xs_w;
+            to = y + (ptrdiff_t)oy * d->ys_h;
+            from = r ? r + (ptrdiff_t)oy * d->rs_h : NULL;
         }
     }
+    p->inside = inside;
 }
 
 /* One tile: mr pixels x one panel. */

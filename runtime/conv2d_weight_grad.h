@@ -111,15 +111,12 @@ FXRT_INLINE void fxrt_weight_grad_tile(const int mr, const fxrt_conv2d_desc *d, 
 #undef FXRT_COL
 }
 
-/* One panel of a group, over all of its rows. */
-FXRT_NOINLINE void fxrt_weight_grad_panel(const fxrt_conv2d_desc *d, const float *x, const float *g, float *y, int cols)
+/* One panel of a group, over all of its rows, added to y. */
+FXRT_INLINE void fxrt_weight_grad_add(const fxrt_conv2d_desc *d, const float *x, const float *g, float *y, int cols)
 {
     const int lines = d->n * d->oh, taps = d->kw * d->ic;
     const ptrdiff_t width = (ptrdiff_t)d->groups * d->oc, line = (ptrdiff_t)d->ow * (d->ic * fxrt_min_int(d->sw, d->kw) * fxrt_min_int(d->sh, d->kh) + FXRT_NR);
     const int block = fxrt_max_int((int)(32768 / line), 1); /* 128 KB */
-    for (int row = 0; row < d->kh * taps; row++)
-        for (int j = 0; j < cols; j++)
-            y[row * width + j] = 0.0f;
     for (int first = 0; first < lines; first += block)
         for (int kr = 0; kr < d->kh; kr++)
             for (int at = 0; at < taps; at += FXRT_MR) {
@@ -136,29 +133,67 @@ FXRT_NOINLINE void fxrt_weight_grad_panel(const fxrt_conv2d_desc *d, const float
             }
 }
 
-/* Depthwise: channels side by side, a tap at a time. */
+/* Whether pixels meet pixels one by one, all of them in one line: the gradient is a plain matrix product. */
+FXRT_INLINE int fxrt_weight_grad_pointwise(const fxrt_conv2d_desc *d)
+{
+    const ptrdiff_t row = d->iw, plane = (ptrdiff_t)d->ih * d->iw;
+    return d->kh == 1 && d->kw == 1 && d->sh == 1 && d->sw == 1 && d->ph == 0 && d->pw == 0 && d->oh == d->ih && d->ow == d->iw
+        && (d->ih == 1 || (d->xs_h == row * d->xs_w && d->ys_h == row * d->ys_w)) && (d->n == 1 || (d->xs_n == plane * d->xs_w && d->ys_n == plane * d->ys_w));
+}
+
+FXRT_NOINLINE void fxrt_weight_grad_panel(const fxrt_conv2d_desc *d, const float *x, const float *g, float *y, int cols)
+{
+    const ptrdiff_t width = (ptrdiff_t)d->groups * d->oc;
+    for (int row = 0; row < d->kh * d->kw * d->ic; row++)
+        for (int j = 0; j < cols; j++)
+            y[row * width + j] = 0.0f;
+    fxrt_conv2d_desc line = *d;
+    ptrdiff_t pixels = 1, step = 1;
+    if (fxrt_weight_grad_pointwise(d)) { /* rows as long as a block */
+        pixels = (ptrdiff_t)d->n * d->oh * d->ow;
+        step = fxrt_max_int(32768 / (d->ic + FXRT_NR), 1);
+        line.n = line.ih = line.oh = 1;
+    }
+    for (ptrdiff_t at = 0; at < pixels; at += step) {
+        if (step > 1)
+            line.iw = line.ow = (int)(pixels - at < step ? pixels - at : step);
+        fxrt_weight_grad_add(&line, x + at * d->xs_w, g + at * d->ys_w, y, cols);
+    }
+}
+
+/* Depthwise: channels side by side, a row of the gradient at a time, all taps. */
 FXRT_NOINLINE void fxrt_weight_grad_depthwise(const fxrt_conv2d_desc *d, const float *x, const float *g, float *y, int cols)
 {
-    for (int tap = 0; tap < d->kh * d->kw; tap++) {
-        const int kr = tap / d->kw, place = tap % d->kw * d->dw - d->pw;
-        const int lo = place >= 0 ? 0 : (-place + d->sw - 1) / d->sw;
-        const int hi = place >= d->iw ? 0 : fxrt_min_int((d->iw - 1 - place) / d->sw + 1, d->ow);
-        fxrt_v acc = fxrt_v_set1(0.0f);
-        for (int at = 0; at < d->n * d->oh; at++) {
-            const int n = at / d->oh, oy = at % d->oh, iy = oy * d->sh - d->ph + kr * d->dh;
-            if (iy < 0 || iy >= d->ih)
+    const ptrdiff_t x_step = (ptrdiff_t)d->sw * d->xs_w;
+    for (int tap = 0; tap < d->kh * d->kw; tap++)
+        fxrt_v_store_some(y + (ptrdiff_t)tap * d->groups, fxrt_v_set1(0.0f), cols);
+    for (int at = 0; at < d->n * d->oh; at++)
+        for (int tap = 0; tap < d->kh * d->kw; tap++) {
+            const int n = at / d->oh, oy = at % d->oh, iy = oy * d->sh - d->ph + tap / d->kw * d->dh, place = tap % d->kw * d->dw - d->pw;
+            const int lo = place >= 0 ? 0 : (-place + d->sw - 1) / d->sw;
+            const int hi = place >= d->iw ? 0 : fxrt_min_int((d->iw - 1 - place) / d->sw + 1, d->ow);
+            if (iy < 0 || iy >= d->ih || lo >= hi)
                 continue;
             const float *row = x + ((ptrdiff_t)n * d->xs_n + (ptrdiff_t)iy * d->xs_h + (ptrdiff_t)place * d->xs_w);
             const float *grad = g + ((ptrdiff_t)n * d->ys_n + (ptrdiff_t)oy * d->ys_h);
-            if (cols >= FXRT_LANES)
-                for (ptrdiff_t p = lo; p < hi; p++)
-                    acc = fxrt_v_fma(fxrt_v_load(row + p * d->sw * d->xs_w), fxrt_v_load(grad + p * d->ys_w), acc);
-            else
-                for (ptrdiff_t p = lo; p < hi; p++)
-                    acc = fxrt_v_fma(fxrt_v_load_some(row + p * d->sw * d->xs_w, cols), fxrt_v_load_some(grad + p * d->ys_w, cols), acc);
+            float *to = y + (ptrdiff_t)tap * d->groups;
+            fxrt_v a = fxrt_v_load_some(to, cols), b = fxrt_v_set1(0.0f), c = b, e = b; /* four sums, as each waits for its last product */
+            ptrdiff_t p = lo;
+            if (cols >= FXRT_LANES) {
+                for (; p + 4 <= hi; p += 4) {
+                    a = fxrt_v_fma(fxrt_v_load(row + p * x_step), fxrt_v_load(grad + p * d->ys_w), a);
+                    b = fxrt_v_fma(fxrt_v_load(row + (p + 1) * x_step), fxrt_v_load(grad + (p + 1) * d->ys_w), b);
+                    c = fxrt_v_fma(fxrt_v_load(row + (p + 2) * x_step), fxrt_v_load(grad + (p + 2) * d->ys_w), c);
+                    e = fxrt_v_fma(fxrt_v_load(row + (p + 3) * x_step), fxrt_v_load(grad + (p + 3) * d->ys_w), e);
+                }
+                for (; p < hi; p++)
+                    a = fxrt_v_fma(fxrt_v_load(row + p * x_step), fxrt_v_load(grad + p * d->ys_w), a);
+            } else {
+                for (; p < hi; p++)
+                    a = fxrt_v_fma(fxrt_v_load_some(row + p * x_step, cols), fxrt_v_load_some(grad + p * d->ys_w, cols), a);
+            }
+            fxrt_v_store_some(to, fxrt_v_add(fxrt_v_add(a, b), fxrt_v_add(c, e)), cols);
         }
-        fxrt_v_store_some(y + (ptrdiff_t)tap * d->groups, acc, cols);
-    }
 }
 
 FXRT_KERNEL void fxrt_conv2d_weight_grad(const fxrt_conv2d_desc *d, const float *x, const float *g, float *y)

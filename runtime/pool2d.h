@@ -4,6 +4,11 @@
 /* The taps of an output position that lie inside [0, size): [*first, *last), maybe none. */
 static inline void fxrt_pool2d_range(int start, int k, int dilation, int size, int *first, int *last)
 {
+    if (start >= 0 && start + (k - 1) * dilation < size) { /* as most do: without dividing */
+        *first = 0;
+        *last = k;
+        return;
+    }
     *first = start < 0 ? (-start + dilation - 1) / dilation : 0;
     *last = fxrt_min_int(k, size > start ? (size - start + dilation - 1) / dilation : 0);
     *last = fxrt_max_int(*last, *first);

@@ -66,7 +66,8 @@ fx_status fx_report(fx_graph *graph, const fx_compile_options *options, void (*c
 size_t fx_graph_input_count(const fx_graph *graph);
 size_t fx_graph_output_count(const fx_graph *graph);
 
-/* How the model nests its outputs: tuples, lists and dicts whose leaves are numbers of outputs. */
+/* How the model nests its outputs: tuples, lists and dicts whose leaves are numbers of outputs as fx_graph_interpret gives them (a call with several
+ * results is a tuple of them, a number or bool among the outputs one too), or what is no value: None, text. */
 fx_value fx_graph_output_tree(const fx_graph *graph);
 /* dtype, rank and sizes of input i into *out, without data. FX_ERR_UNSUPPORTED when it is no tensor or its shape is not static. */
 fx_status fx_graph_input_shape(const fx_graph *graph, size_t i, fx_tensor *out);

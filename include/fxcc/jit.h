@@ -13,7 +13,7 @@ extern "C" {
 typedef struct fx_jit_options {
     int level;                /* of LLVM's optimisation, 1 to 3; 0: 1, the one that compiles fastest into fast code. From 2 on small kernel calls are copies made for
                                  their sizes, see docs/jit.md */
-    int threads;              /* most threads a call may use; 0: 8; 1: the calling thread alone */
+    int threads;              /* most threads a call may use, and compiling; 0: 8; 1: the calling thread alone */
     const char *const *dims;  /* sizes the model leaves open, narrowed or fixed, as in fx_compile_options */
     size_t n_dims;
     const char *cache;        /* folder of objects that were compiled before; NULL: $FXCC_CACHE, or fxcc/jit in $XDG_CACHE_HOME or ~/.cache; "": none */

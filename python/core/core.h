@@ -37,6 +37,7 @@ typedef struct fxpy_context {
     PyObject *keep;              /* objects whose memory graphs refer to */
     long long polled;            /* when signals were last looked for, in ns */
     unsigned long stopping;      /* the thread whose work an exception ends */
+    bool works;                  /* at what a signal may end: fxpy_works */
 } fxpy_context;
 fxpy_context *fxpy_context_new(void);
 /* Takes the lock, without the GIL where another thread has it; nests. */
@@ -67,15 +68,27 @@ extern PyTypeObject *fxpy_graph_type, *fxpy_node_type, *fxpy_function_type, *fxp
 PyObject *fxpy_graph_new(fxpy_context *c, fx_graph *g);
 PyObject *fxpy_node_new(fxpy_graph *graph, fx_node *n); /* None for NULL */
 
+/* Whether signals are looked for: their handlers may raise only where somebody looks whether they did. What it was. */
+static inline bool fxpy_works(fxpy_context *c, bool works)
+{
+    bool was = c->works;
+    c->works = works;
+    return was;
+}
+
 /* A call on a graph that gives a status, without the GIL: `c`, `status` and `since` are then there; fxpy_leave(c) must follow. */
 #define FXPY_UNLOCKED(self, call)                                   \
     fxpy_context *c = (self)->context;                              \
     fx_status status;                                               \
     fxpy_enter(c);                                                  \
     size_t since = fx_diag_count(c->ctx);                           \
+    bool worked = fxpy_works(c, true);                              \
     Py_BEGIN_ALLOW_THREADS                                          \
     status = call;                                                  \
-    Py_END_ALLOW_THREADS
+    Py_END_ALLOW_THREADS                                            \
+    fxpy_works(c, worked);                                          \
+    if (status == FX_OK && PyErr_Occurred()) /* a signal's handler raised when nothing was left that it could end */ \
+        status = FX_ERR_CANCELLED;
 
 /* graph_build.c: methods that make and move nodes, and hang tensors on the module tree */
 extern PyMethodDef fxpy_build_methods[];
@@ -139,6 +152,7 @@ struct fxpy_function;
 void fxpy_function_looked(struct fxpy_function *self, int more);
 /* The items of a list in the nesting of a tree of their numbers. */
 PyObject *fxpy_nest(PyObject *tree, PyObject *list);
+PyObject *fxpy_output_tree(fxpy_graph *graph); /* how the outputs are nested; NULL with an exception */
 extern PyTypeObject *fxpy_value_type;
 extern PyStructSequence_Desc fxpy_value_desc;
 PyObject *fxpy_value_new(const fx_value_info *v);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 enum { DL_CPU = 1, DL_CPU_PINNED = 3 };
+enum { DL_READ_ONLY = 1 }; /* of flags */
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6 };
 
 typedef struct dl_device {

@@ -32,6 +32,15 @@ static const fxpy_kind jit_kind = {"jit", jit_outputs, jit_run, jit_free};
 
 static PyObject *function_vectorcall(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *names);
 
+PyObject *fxpy_output_tree(fxpy_graph *graph)
+{
+    fxpy_enter(graph->context);
+    fx_value tree = fx_graph_output_tree(graph->g);
+    PyObject *o = PyErr_Occurred() ? NULL : fxpy_from_value(graph, &tree); /* Ctrl-C may have come meanwhile */
+    fxpy_leave(graph->context);
+    return o;
+}
+
 PyObject *fxpy_function_bare(fxpy_graph *graph, const fxpy_kind *kind, PyObject *options, size_t n_in, size_t n_out)
 {
     fxpy_function *self = PyObject_New(fxpy_function, fxpy_function_type);
@@ -46,8 +55,7 @@ PyObject *fxpy_function_bare(fxpy_graph *graph, const fxpy_kind *kind, PyObject 
     self->options = options;
     self->n_in = (Py_ssize_t)n_in;
     self->n_out = (Py_ssize_t)n_out;
-    fx_value tree = fx_graph_output_tree(graph->g);
-    self->tree = fxpy_from_value(graph, &tree);
+    self->tree = fxpy_output_tree(graph);
     self->names = PyTuple_New(self->n_in);
     self->made = PyMem_Calloc(n_out + 1, sizeof *self->made);
     if (!self->made)
@@ -136,7 +144,7 @@ static PyObject *nest(PyObject *tree, PyObject *const *out, Py_ssize_t n)
     if (PyLong_Check(tree)) {
         long i = PyLong_AsLong(tree);
         if (i < 0 || i >= n)
-            return PyErr_Format(PyExc_SystemError, "there is no output %ld", i);
+            return PyErr_Format(fxpy_exception(FX_ERR_ARGUMENT), "there is no output %ld: has the graph more than one output node? Graph.lint tells", i);
         Py_INCREF(out[i]);
         return out[i];
     }
@@ -557,9 +565,9 @@ static PyObject *repr(PyObject *o)
 }
 
 static PyMethodDef methods[] = {
-    {"reset", reset, METH_NOARGS, "reset()\n\nGives the state the model's values again."},
+    {"reset", reset, METH_NOARGS, "reset($self)\n--\n\nGives the state the model's values again."},
     {"close", close_it, METH_NOARGS,
-     "close()\n\nFrees the code now (when calls in other threads are done and nobody holds a Tensor of its state). Calls raise fxcc.ArgumentError from then on."},
+     "close($self)\n--\n\nFrees the code now (when calls in other threads are done and nobody holds a Tensor of its state). Calls raise fxcc.ArgumentError from then on."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef getters[] = {
@@ -586,11 +594,11 @@ static PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_getset, getters},
     {Py_tp_members, members},
-    {Py_tp_doc, "A compiled model.\n\n"
+    {Py_tp_doc, "A compiled model: fxcc.compile and Graph.compile make it.\n\n"
                 "Call it with the model's inputs in order or by name: NumPy arrays, torch tensors on the CPU, or anything with the buffer protocol or DLPack. They\n"
                 "are read where they lie, by their strides (a dense copy is made of others than dense ones). Results are new tensors of torch where an input is\n"
                 "one, else NumPy arrays, nested as the model nests them. Other threads run meanwhile; any number may call.\n\n"
-                "Raises TypeError for what is no array, for too few, too many or unknown inputs; fxcc.ShapeError for a wrong dtype, rank or size; fxcc.ArgumentError\n"
+                "Raises TypeError for what is no array, for too few, too many or unknown inputs; fxcc.ArgumentError for a wrong dtype, rank or size,\n"
                 "for a tensor that is not on the CPU, that requires grad in grad mode, an array that is read-only and written, an index out of range, a closed\n"
                 "function; MemoryError."},
     {0, NULL}};

@@ -387,8 +387,7 @@ static PyObject *interpret(PyObject *o, PyObject *inputs)
         PyErr_NoMemory();
     }
     if (list) {
-        fx_value tree = fx_graph_output_tree(self->g);
-        PyObject *numbers = fxpy_from_value(self, &tree);
+        PyObject *numbers = fxpy_output_tree(self);
         result = numbers ? fxpy_nest(numbers, list) : NULL;
         Py_XDECREF(numbers);
         Py_DECREF(list);
@@ -434,22 +433,22 @@ static PyObject *repr(PyObject *o)
 }
 
 static PyMethodDef methods[] = {
-    {"find", find, METH_O, "find(name) -> Node\n\nThe node of that name; KeyError when there is none."},
-    {"eliminate_dead_code", eliminate_dead_code, METH_NOARGS, "eliminate_dead_code() -> int\n\nRemoves unused nodes; how many."},
-    {"lint", lint, METH_NOARGS, "lint()\n\nRaises fxcc.Error with all that is wrong with the graph."},
-    {"copy", copy, METH_NOARGS, "copy() -> Graph\n\nNodes, modules and notes; elements of tensors are shared until one side writes them."},
-    {"format", format, METH_VARARGS, "format(form='readable') -> str\n\nAs table, text, dot, code, readable, tabular or json."},
-    {"save", save, METH_O, "save(path)\n\nWrites .fx or .pt2, by the extension."},
+    {"find", find, METH_O, "find($self, name, /)\n--\n\n-> Node: The node of that name; KeyError when there is none."},
+    {"eliminate_dead_code", eliminate_dead_code, METH_NOARGS, "eliminate_dead_code($self)\n--\n\n-> int: Removes unused nodes; how many."},
+    {"lint", lint, METH_NOARGS, "lint($self)\n--\n\nRaises fxcc.Error with all that is wrong with the graph."},
+    {"copy", copy, METH_NOARGS, "copy($self)\n--\n\n-> Graph: Nodes, modules and notes; elements of tensors are shared until one side writes them."},
+    {"format", format, METH_VARARGS, "format($self, form='readable', /)\n--\n\n-> str: As table, text, dot, code, readable, tabular or json."},
+    {"save", save, METH_O, "save($self, path, /)\n--\n\nWrites .fx (and its weights beside it, .safetensors) or .pt2, by the extension. Raises fxcc.FileError, fxcc.ArgumentError for another extension."},
     {"legalize", legalize, METH_NOARGS,
-     "legalize() -> Graph\n\nThe graph as calls of aten operators alone, all typed: what compiling begins with. Raises fxcc.UnsupportedError naming all nodes that\n"
+     "legalize($self)\n--\n\n-> Graph: The graph as calls of aten operators alone, all typed: what compiling begins with. Raises fxcc.UnsupportedError naming all nodes that\n"
      "cannot be taken, fxcc.ShapeError where shapes contradict."},
     {"_emit_c", FXPY_KEYWORDS(emit_c), "Graph.emit_c with dims as strings"},
     {"_compile", FXPY_KEYWORDS(compile), "Graph.compile with dims as strings"},
-    {"_native", fxpy_native_new, METH_VARARGS, "_native(path, arena, weights, options) -> Function\n\nOf the shared object that fxcc._native built."},
-    {"_interpret", interpret, METH_O, "_interpret(inputs) -> the outputs\n\nGraph.interpret with a tuple of inputs."},
-    {"tensor", tensor, METH_O, "tensor(path) -> fxcc.Tensor\n\nA parameter or buffer, where it lies: read-only. KeyError when there is none."},
+    {"_native", fxpy_native_new, METH_VARARGS, "_native($self, path, arena, weights, options, /)\n--\n\n-> Function: Of the shared object that fxcc._native built."},
+    {"_interpret", interpret, METH_O, "_interpret($self, inputs, /)\n--\n\n-> the outputs: Graph.interpret with a tuple of inputs."},
+    {"tensor", tensor, METH_O, "tensor($self, path, /)\n--\n\n-> fxcc.Tensor: A parameter or buffer, where it lies: read-only. KeyError when there is none."},
     {"run_passes", FXPY_KEYWORDS(run_passes),
-     "run_passes(pipeline, in_place=False) -> (Graph, [(pass, node or None, what)])\n\nRuns passes in order, 'fuse_conv_bn,eliminate_dead_code'; what they changed. The graph\n"
+     "run_passes($self, pipeline, in_place=False)\n--\n\n-> (Graph, [(pass, node or None, what)]): Runs passes in order, 'fuse_conv_bn,eliminate_dead_code'; what they changed. The graph\n"
      "itself is left alone unless in_place. fxcc.passes() tells the names; raises fxcc.ArgumentError with the nearest one for a name that is none."},
     {NULL, NULL, 0, NULL}};
 
@@ -466,6 +465,6 @@ static PyType_Slot slots[] = {{Py_tp_new, graph_create},
                               {Py_tp_methods, methods},
                               {Py_tp_getset, getters},
                               {Py_sq_length, length},
-                              {Py_tp_doc, "Graph(name='graph')\n\nA captured model: a list of nodes over a tree of modules. Nodes are C's; Node objects look at them."},
+                              {Py_tp_doc, "Graph(name='graph')\n--\n\nA captured model: a list of nodes over a tree of modules. Nodes are C's; Node objects look at them."},
                               {0, NULL}};
 PyType_Spec fxpy_graph_spec = {"fxcc.Graph", sizeof(fxpy_graph), 0, Py_TPFLAGS_DEFAULT, slots};

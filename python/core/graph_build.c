@@ -277,29 +277,29 @@ static PyObject *set_symbol(PyObject *o, PyObject *args, PyObject *kwargs)
 
 PyMethodDef fxpy_build_methods[] = {
     {"create_node", FXPY_KEYWORDS(create_node),
-     "create_node(opcode, target, args=(), kwargs={}, name=None, type=None, before=None, after=None) -> Node\n\n"
+     "create_node($self, opcode, target, args=(), kwargs={}, name=None, type=None, before=None, after=None)\n--\n\n-> Node: "
      "A new node at the insertion point (first, the end), or before or after another. Arguments are nested in tuples, lists, dicts and slices: nodes of\n"
      "this graph, None, bool, int, float, complex, str, fxcc.Symbol, torch's dtypes, devices, layouts. A taken name gets a number. type: as Node.type.\n"
      "Raises TypeError or fxcc.ArgumentError, the graph unchanged, for what a graph cannot hold."},
     {"placeholder", FXPY_KEYWORDS(placeholder),
-     "placeholder(name, type=None, default=...) -> Node\n\nAn input. type: 'f32[1, 3, s0, 32]', which a graph built by hand needs before it can run."},
-    {"get_attr", FXPY_KEYWORDS(get_attr), "get_attr(path, name=None) -> Node\n\nA parameter or buffer, by its dotted path."},
+     "placeholder($self, name, type=None, default=...)\n--\n\n-> Node: An input. type: 'f32[1, 3, s0, 32]', which a graph built by hand needs before it can run."},
+    {"get_attr", FXPY_KEYWORDS(get_attr), "get_attr($self, path, name=None)\n--\n\n-> Node: A parameter or buffer, by its dotted path."},
     {"call_function", FXPY_KEYWORDS(call_function),
-     "call_function(target, args=(), kwargs={}, name=None, type=None) -> Node\n\ntarget: 'aten.relu.default', 'torch.relu', 'operator.add'."},
-    {"call_method", FXPY_KEYWORDS(call_method), "call_method(method, args=(), kwargs={}, name=None, type=None) -> Node\n\nA method of a tensor, args[0]."},
-    {"call_module", FXPY_KEYWORDS(call_module), "call_module(path, args=(), kwargs={}, name=None, type=None) -> Node\n\nA call of add_submodule's module."},
-    {"output", output, METH_O, "output(value) -> Node\n\nEnds the graph: a node, or nodes nested in tuples, lists and dicts."},
-    {"erase_node", erase_node, METH_O, "erase_node(node)\n\nRemoves a node without users; fxcc.ArgumentError names them when it has some."},
-    {"topological_sort", topological_sort, METH_NOARGS, "topological_sort()\n\nMoves nodes so that each comes before its uses; fxcc.ArgumentError names a circle."},
-    {"_insert", insert, METH_VARARGS, "_insert(node, after) -> old\n\nMoves the insertion point; Graph.inserting_before and inserting_after use it."},
-    {"_restore", restore, METH_O, "_restore(old)\n\nPuts the insertion point back."},
+     "call_function($self, target, args=(), kwargs={}, name=None, type=None)\n--\n\n-> Node: A call of a function: 'aten.relu.default', 'torch.relu', 'operator.add'."},
+    {"call_method", FXPY_KEYWORDS(call_method), "call_method($self, target, args=(), kwargs={}, name=None, type=None)\n--\n\n-> Node: A method of a tensor, args[0]: 'view'."},
+    {"call_module", FXPY_KEYWORDS(call_module), "call_module($self, target, args=(), kwargs={}, name=None, type=None)\n--\n\n-> Node: A call of add_submodule's module, by its path."},
+    {"output", output, METH_O, "output($self, value, /)\n--\n\n-> Node: Ends the graph: a node, or nodes nested in tuples, lists and dicts."},
+    {"erase_node", erase_node, METH_O, "erase_node($self, node, /)\n--\n\nRemoves a node without users; fxcc.ArgumentError names them when it has some."},
+    {"topological_sort", topological_sort, METH_NOARGS, "topological_sort($self)\n--\n\nMoves nodes so that each comes before its uses; fxcc.ArgumentError names a circle."},
+    {"_insert", insert, METH_VARARGS, "_insert($self, node, after, /)\n--\n\n-> old: Moves the insertion point; Graph.inserting_before and inserting_after use it."},
+    {"_restore", restore, METH_O, "_restore($self, old, /)\n--\n\nPuts the insertion point back."},
     {"set_parameter", set_parameter, METH_VARARGS,
-     "set_parameter(path, tensor)\n\nHangs an array or a CPU tensor on the module tree, without a copy; it is kept alive as long as the graph. Compiling reads\n"
+     "set_parameter($self, path, tensor, /)\n--\n\nHangs an array or a CPU tensor on the module tree, without a copy; it is kept alive as long as the graph. Compiling reads\n"
      "its values: what is to change between calls is an input (placeholder) or a buffer that the graph writes."},
-    {"set_buffer", FXPY_KEYWORDS(set_buffer), "set_buffer(path, tensor, persistent=True)\n\nAs set_parameter; a buffer may be written by the graph."},
-    {"tie_parameter", tie_parameter, METH_VARARGS, "tie_parameter(path, to)\n\nThe tensor at `to` under another path too."},
-    {"delete_attr", delete_attr, METH_O, "delete_attr(path)\n\nRemoves a parameter or buffer."},
+    {"set_buffer", FXPY_KEYWORDS(set_buffer), "set_buffer($self, path, tensor, persistent=True)\n--\n\nAs set_parameter; a buffer may be written by the graph."},
+    {"tie_parameter", tie_parameter, METH_VARARGS, "tie_parameter($self, path, to, /)\n--\n\nThe tensor at `to` under another path too."},
+    {"delete_attr", delete_attr, METH_O, "delete_attr($self, path, /)\n--\n\nRemoves a parameter or buffer."},
     {"add_submodule", FXPY_KEYWORDS(add_submodule),
-     "add_submodule(path, class_name=None, config={})\n\nA module: class_name 'torch.nn.Conv2d' with its settings, or None for a plain one. It replaces one that is there."},
-    {"set_symbol", FXPY_KEYWORDS(set_symbol), "set_symbol(name, min=0, max=None)\n\nThe range of a symbol that sizes name, ends included; max None: open."},
+     "add_submodule($self, path, class_name=None, config={})\n--\n\nA module: class_name 'torch.nn.Conv2d' with its settings, or None for a plain one. It replaces one that is there."},
+    {"set_symbol", FXPY_KEYWORDS(set_symbol), "set_symbol($self, name, min=0, max=None)\n--\n\nThe range of a symbol that sizes name, ends included; max None: open."},
     {NULL, NULL, 0, NULL}};

@@ -216,11 +216,11 @@ static PyObject *repr(PyObject *o)
 }
 
 static PyMethodDef methods[] = {
-    {"numpy", numpy, METH_NOARGS, "numpy() -> numpy.ndarray\n\nThe same memory. BufferError for dtypes that NumPy lacks (bfloat16)."},
-    {"torch", torch, METH_NOARGS, "torch() -> torch.Tensor\n\nThe same memory. BufferError when it is read-only."},
-    {"tolist", tolist, METH_NOARGS, "tolist() -> list\n\nIts elements in nested lists; a number when there are no dimensions."},
-    {"__dlpack__", FXPY_KEYWORDS(dlpack), "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n\nA DLPack capsule of the same memory."},
-    {"__dlpack_device__", dlpack_device, METH_NOARGS, "__dlpack_device__() -> (1, 0)\n\nThe CPU."},
+    {"numpy", numpy, METH_NOARGS, "numpy($self)\n--\n\n-> numpy.ndarray: The same memory. BufferError for dtypes that NumPy lacks (bfloat16)."},
+    {"torch", torch, METH_NOARGS, "torch($self)\n--\n\n-> torch.Tensor: The same memory. BufferError when it is read-only."},
+    {"tolist", tolist, METH_NOARGS, "tolist($self)\n--\n\n-> list: Its elements in nested lists; a number when there are no dimensions."},
+    {"__dlpack__", FXPY_KEYWORDS(dlpack), "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule of the same memory."},
+    {"__dlpack_device__", dlpack_device, METH_NOARGS, "__dlpack_device__($self)\n--\n\n-> (1, 0): The CPU."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef getters[] = {{"shape", get_shape, NULL, "sizes, a tuple", NULL},

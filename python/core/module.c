@@ -35,8 +35,12 @@ PyObject *fxpy_exception(fx_status status)
 
 static int add_exceptions(PyObject *module)
 {
-    fxpy_error = PyErr_NewExceptionWithDoc("fxcc.Error", "What fxcc refuses; the message names file, node and reason.", NULL, NULL);
-    if (!fxpy_error || PyModule_AddObjectRef(module, "Error", fxpy_error) != 0)
+    fxpy_error = PyErr_NewExceptionWithDoc("fxcc.Error",
+                                           "What fxcc refuses; the message names file, node and reason, `nodes` the nodes that it is about.", NULL, NULL);
+    PyObject *none = PyTuple_New(0); /* of those that are about none */
+    int rc = none && fxpy_error ? PyObject_SetAttrString(fxpy_error, "nodes", none) : -1;
+    Py_XDECREF(none);
+    if (rc != 0 || PyModule_AddObjectRef(module, "Error", fxpy_error) != 0)
         return -1;
     for (int i = 0; i < N_EXCEPTIONS; i++) {
         PyObject *bases = PyTuple_Pack(2, fxpy_error, *exceptions[i].builtin);
@@ -57,6 +61,8 @@ static bool stop(void *user)
     struct timespec now;
     enum { EVERY = 20 * 1000 * 1000 };
     unsigned long self = PyThread_get_thread_ident();
+    if (!c->works)
+        return false;
     if (c->stopping == self)
         return true;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -82,6 +88,7 @@ fxpy_context *fxpy_context_new(void)
     c->holder = 0;
     c->polled = 0;
     c->stopping = 0;
+    c->works = false;
     c->keep = PyList_New(0);
     if (!c->keep || !c->ctx || !c->lock) {
         Py_DECREF((PyObject *)c);
@@ -223,10 +230,12 @@ static PyObject *load(PyObject *self, PyObject *path)
         const char *name = PyBytes_AsString(bytes);
         fx_status status;
         fxpy_enter(c);
+        fxpy_works(c, true);
         Py_BEGIN_ALLOW_THREADS
         status = fx_load_model(c->ctx, name, &g);
         Py_END_ALLOW_THREADS
-        if (status != FX_OK)
+        fxpy_works(c, false);
+        if (status != FX_OK || PyErr_Occurred())
             fxpy_raise(c, status, 0);
         else if (fxpy_warn(c, 0) == 0)
             result = fxpy_graph_new(c, g);
@@ -260,8 +269,8 @@ static PyObject *passes(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-    {"load", load, METH_O, "load(path) -> Graph\n\nReads a model: a .pt2 of torch.export.save, or a .fx text."},
-    {"passes", passes, METH_NOARGS, "passes() -> [(name, doc, [(parameter, type, default, doc)])]\n\nThe passes that Graph.run_passes takes."},
+    {"load", load, METH_O, "load($module, path, /)\n--\n\n-> Graph: Reads a model: a .pt2 of torch.export.save, or a .fx text. Raises fxcc.FileError, fxcc.FormatError, fxcc.UnsupportedError."},
+    {"passes", passes, METH_NOARGS, "passes($module)\n--\n\n-> [(name, doc, [(parameter, type, default, doc)])]: The passes that Graph.run_passes takes."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "fxcc._core", "fxcc in C: graphs, passes, compiled functions.", -1, methods, NULL, NULL, NULL, NULL};

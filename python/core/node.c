@@ -341,11 +341,11 @@ static Py_hash_t hash(PyObject *o)
 }
 
 static PyMethodDef methods[] = {
-    {"replace_all_uses_with", replace_all_uses_with, METH_O, "replace_all_uses_with(node) -> int\n\nUsers of this node use the other; how many."},
-    {"replace_input_with", replace_input_with, METH_VARARGS, "replace_input_with(old, new)\n\nEvery use of old in the arguments becomes new."},
-    {"prepend", prepend, METH_O, "prepend(node)\n\nMoves the other node before this one."},
-    {"append", append, METH_O, "append(node)\n\nMoves the other node behind this one."},
-    {"set_meta", set_meta, METH_VARARGS, "set_meta(key, value)\n\nA note, kept with the node; None removes it."},
+    {"replace_all_uses_with", replace_all_uses_with, METH_O, "replace_all_uses_with($self, node, /)\n--\n\n-> int: Users of this node use the other; how many."},
+    {"replace_input_with", replace_input_with, METH_VARARGS, "replace_input_with($self, old, new, /)\n--\n\nEvery use of old in the arguments becomes new."},
+    {"prepend", prepend, METH_O, "prepend($self, node, /)\n--\n\nMoves the other node before this one."},
+    {"append", append, METH_O, "append($self, node, /)\n--\n\nMoves the other node behind this one."},
+    {"set_meta", set_meta, METH_VARARGS, "set_meta($self, key, value, /)\n--\n\nA note, kept with the node; None removes it."},
     {NULL, NULL, 0, NULL}};
 
 /* Whoever looks does so while no other thread works in the context. */

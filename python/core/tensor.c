@@ -81,7 +81,7 @@ static int refuse_with_theirs(const fxpy_what *what)
 
 static int set_sizes(fx_tensor *t, int rank, const fxpy_what *what)
 {
-    if (rank > FX_MAX_RANK)
+    if (rank < 0 || rank > FX_MAX_RANK)
         return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "expected at most %d dimensions, got %d", FX_MAX_RANK, rank);
     t->rank = rank;
     return 0;
@@ -108,12 +108,17 @@ static int from_buffer(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
     out->readonly = v->readonly;
     if (set_sizes(&out->t, v->ndim, what) != 0)
         return -1;
-    for (int d = 0; d < v->ndim; d++) {
-        out->t.sizes[d] = v->shape[d];
-        if (v->strides[d] % v->itemsize != 0)
+    if (v->ndim > 1 && !v->shape)
+        return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "its memory cannot be read: it has %d dims, and no sizes", v->ndim);
+    Py_ssize_t dense = v->itemsize; /* who gives no sizes or strides (NumPy's datetime64) has bytes in a row */
+    for (int d = v->ndim - 1; d >= 0; d--) {
+        Py_ssize_t stride = v->strides ? v->strides[d] : dense;
+        out->t.sizes[d] = v->shape ? v->shape[d] : v->len / v->itemsize;
+        if (stride % v->itemsize != 0)
             return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "stride %zd of dim %d is no multiple of the %zd bytes of an element: pass a copy",
-                          v->strides[d], d, v->itemsize);
-        out->t.strides[d] = v->strides[d] / v->itemsize;
+                          stride, d, v->itemsize);
+        out->t.strides[d] = stride / v->itemsize;
+        (void)__builtin_mul_overflow(dense, (Py_ssize_t)out->t.sizes[d], &dense); /* what reaches further than memory is refused by its sizes */
     }
     return 0;
 }
@@ -138,17 +143,17 @@ static int from_dl(const dl_tensor *d, const fxpy_what *what, fxpy_tensor *out)
         k++;
     if (k == N_DTYPES)
         return refuse(PyExc_TypeError, what, "fxcc has no dtype for elements of code %d, %d bits, of DLPack", d->dtype.code, d->dtype.bits);
-    out->t.dtype = dtypes[k].dtype;
-    out->t.data = d->data ? (char *)d->data + d->byte_offset : NULL;
-    if (!out->t.data && has_elements(d))
-        return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "its memory cannot be read: there is none");
     if (set_sizes(&out->t, d->ndim, what) != 0)
         return -1;
+    out->t.dtype = dtypes[k].dtype;
+    out->t.data = d->data ? (char *)d->data + d->byte_offset : NULL;
+    if ((d->ndim > 0 && !d->shape) || (!out->t.data && has_elements(d))) /* sizes, or elements */
+        return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "its memory cannot be read: there is none");
     int64_t dense = 1;
     for (int i = d->ndim - 1; i >= 0; i--) {
         out->t.sizes[i] = d->shape[i];
         out->t.strides[i] = d->strides ? d->strides[i] : dense;
-        dense *= d->shape[i];
+        (void)__builtin_mul_overflow(dense, d->shape[i], &dense);
     }
     return 0;
 }
@@ -220,8 +225,13 @@ static int from_capsule(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
     out->capsule = capsule;
     if (PyCapsule_IsValid(capsule, "dltensor"))
         return from_dl(&((dl_managed *)PyCapsule_GetPointer(capsule, "dltensor"))->t, what, out);
-    if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
-        return from_dl(&((dl_managed_versioned *)PyCapsule_GetPointer(capsule, "dltensor_versioned"))->t, what, out);
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        const dl_managed_versioned *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        if (m->version.major != 1) /* what follows the version may be anything */
+            return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "expected DLPack 1, got version %d.%d", (int)m->version.major, (int)m->version.minor);
+        out->readonly = (m->flags & DL_READ_ONLY) != 0;
+        return from_dl(&m->t, what, out);
+    }
     return refuse(PyExc_TypeError, what, "its __dlpack__ gave no DLPack capsule");
 }
 

@@ -52,7 +52,7 @@ static PyObject *fingerprint(PyObject *self, PyObject *args)
 }
 
 PyMethodDef fxpy_torch_functions[] = {
-    {"set_location", set_location, METH_VARARGS, "set_location(node, module, frame)\n\nWhere the node comes from, for messages; None: unknown."},
+    {"set_location", set_location, METH_VARARGS, "set_location($module, node, module, frame, /)\n--\n\nWhere the node comes from, for messages; None: unknown."},
     {"fingerprint", fingerprint, METH_VARARGS,
-     "fingerprint(tensors, which) -> bytes\n\nOf the tensors of torch at these indices of a list: 16 bytes each, its address and count of writes."},
+     "fingerprint($module, tensors, which, /)\n--\n\n-> bytes: Of the tensors of torch at these indices of a list: 16 bytes each, its address and count of writes."},
     {NULL, NULL, 0, NULL}};

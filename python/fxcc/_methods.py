@@ -3,6 +3,7 @@
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 """
 import contextlib
+import operator
 
 from . import _show
 from ._core import ArgumentError, Function, Graph
@@ -10,9 +11,17 @@ from ._core import ArgumentError, Function, Graph
 
 def _dims(dims):
     """{"s0": 8, "x:0": (2, 16)} as the strings that C takes."""
-    if not dims:
+    if dims is None:
         return None
-    return [f"{name}={size[0]}..{size[1]}" if isinstance(size, (tuple, list)) else f"{name}={size}" for name, size in dims.items()]
+    if not isinstance(dims, dict):
+        raise TypeError(f"dims: expected a dict, {{'s0': 8, 'x:1': (2, 16)}}, got {type(dims).__name__}")
+    strings = []
+    for name, size in dims.items():
+        ends = size if isinstance(size, (tuple, list)) else (size, size)
+        if len(ends) != 2 or not all(hasattr(end, "__index__") for end in ends):
+            raise ArgumentError(f"dims: expected a number or (least, most) for {name!r}, got {size!r}")
+        strings.append(f"{name}={operator.index(ends[0])}" + (f"..{operator.index(ends[1])}" if ends is size else ""))
+    return strings or None
 
 
 def method(cls):
@@ -74,6 +83,18 @@ def inserting_before(self, node=None):
 def inserting_after(self, node=None):
     """`with graph.inserting_after(node):` nodes made inside come behind it, in order of making; None: at the beginning."""
     return _inserting(self, node, True)
+
+
+@method(Graph)
+def __copy__(self):
+    """Graph.copy, for the module copy."""
+    return self.copy()
+
+
+@method(Graph)
+def __deepcopy__(self, memo):
+    """Graph.copy, for the module copy."""
+    return self.copy()
 
 
 for name in ("show", "_repr_svg_", "_repr_html_"):

@@ -52,11 +52,14 @@ def _rich(graph, file):
         return False
     table = Table(title=Text(title(graph)))
     for column in COLUMNS:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "opcode")
     colours = {"placeholder": "green", "get_attr": "yellow", "output": "magenta"}
     for row in rows(graph):
         table.add_row(*(Text(cell) for cell in row), style=colours.get(row[1]))
-    Console(file=file).print(table)
+    console = Console(file=file)
+    if not console.is_terminal:  # nothing tells how wide it may be, and words are not to be cut at 80 columns
+        console = Console(file=file, width=160)
+    console.print(table)
     return True
 
 
@@ -66,7 +69,7 @@ def _in_notebook():
 
 
 def show(self, file=None):
-    """Shows the nodes as a table: in a notebook as HTML, else as text on file (sys.stdout), by rich where it is installed."""
+    """Shows the nodes as a table: in a notebook as HTML with the picture below it, else as text on file (sys.stdout), by rich where it is installed."""
     if file is None and _in_notebook():
         from IPython.display import HTML, display
         display(HTML(_repr_html_(self)))
@@ -93,8 +96,10 @@ def _html(heading, columns, table):
 
 
 def _repr_html_(self):
-    """The table of nodes, for notebooks."""
-    return _html(title(self), COLUMNS, rows(self))
+    """The table of nodes and, to be unfolded, the picture of _repr_svg_, for notebooks: they show HTML where there is any, and no SVG beside it."""
+    svg = _repr_svg_(self)
+    picture = f"<details><summary>picture</summary>{svg[svg.index('<svg'):]}</details>" if svg else ""
+    return _html(title(self), COLUMNS, rows(self)) + picture
 
 
 def function_html(function):

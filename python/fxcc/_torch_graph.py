@@ -3,6 +3,7 @@
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 """
 import functools
+import math
 import operator
 import re
 
@@ -100,16 +101,37 @@ def is_random(node):
     return given.get("dropout_p", 0) != 0
 
 
+def in_rows(sizes, strides):
+    """Whether strides are those of a dense tensor that lies row by row."""
+    step = 1
+    for size, stride in zip(reversed(sizes), reversed(strides)):
+        if not isinstance(size, int) or not isinstance(stride, int) or size != 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def spelled(node):
+    """(operator, args, kwargs) of a node as fxcc has it. What sees, or writes, all elements of a tensor in order, though it says so by strides, is a view."""
+    name = "_operator.getitem" if node.target is operator.getitem else str(node.target)
+    if name in ("aten.as_strided.default", "prims.as_strided_scatter.default"):
+        names = [a.name for a in node.target._schema.arguments]
+        given = {**dict(zip(names, node.args)), **node.kwargs}
+        of = given["self" if "self" in given else "input"]
+        offset, base = given.get("storage_offset"), value(of)
+        if (in_rows(given["size"], given["stride"]) and in_rows(base.shape, base.stride()) and math.prod(given["size"]) == base.numel()
+                and (offset is None or offset == base.storage_offset())):
+            return "aten.view.default", (given.get("src", of), list(value(node).shape)), {}
+    return name, node.args, node.kwargs
+
+
 def compilable(node):
-    """Whether fxcc may have a form for a node: it knows the operator, and operands and results are such that it can hold. Random operators are
-    torch's, whose generator and seed the caller set."""
+    """Whether fxcc may have a form for a node: it knows the operator, and operands and results are such that it can hold."""
     if node.op != "call_function":
         return False
     if node.target is operator.getitem:
         return isinstance(node.args[0], torch.fx.Node) and compilable(node.args[0])
-    if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable or not knows(str(node.target)):
-        return False
-    if is_random(node):
+    if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable or not knows(spelled(node)[0]):
         return False
     vals = [value(node)]
     for leaf in leaves((node.args, node.kwargs)):
@@ -242,8 +264,8 @@ class Builder:
         return self.graph.call_function("aten.permute.default", (self.values[node], list(dims)))
 
     def call(self, node):
-        target = "_operator.getitem" if node.target is operator.getitem else str(node.target)
-        args, kwargs = tuple(self.argument(a) for a in node.args), {key: self.argument(a) for key, a in node.kwargs.items()}
+        target, args, kwargs = spelled(node)
+        args, kwargs = tuple(self.argument(a) for a in args), {key: self.argument(a) for key, a in kwargs.items()}
         val = value(node)
         said = self.type(val) if isinstance(val, torch.Tensor) and any(isinstance(s, torch.SymInt) for s in val.shape) else None
         made = self.created(node, self.graph.call_function(target, args, kwargs, node.name, said))

@@ -8,7 +8,7 @@ import time
 import torch
 
 from ._core import Error
-from ._torch_graph import Builder, place, value
+from ._torch_graph import Builder, is_random, place, value
 from ._torch_plan import BEFORE, plan
 
 
@@ -31,11 +31,14 @@ def compiled_step(gm, name, step, constants, options):
     try:
         b = Builder(name, step.nodes, inputs, step.outputs, {**attributes, **{n: constants[n] for n in step.inputs if n in constants}})
         carriers = [carrier(gm, s) for s in b.carried]
-        function = b.graph.compile(level=options.level, threads=options.threads, cache=options.cache)
+        graph, random = b.graph, any(is_random(n) for n in step.nodes)
+        if random:
+            graph, _ = graph.legalize().run_passes("philox(input=true)", in_place=True)
+        function = graph.compile(level=options.level, threads=options.threads, cache=options.cache)
     except Error as e:
         nodes = [b.origin[n] for n in getattr(e, "nodes", ()) if n in b.origin] if "b" in locals() else []
         raise Refused([n for n in nodes if n in step.nodes] or step.nodes, str(e)) from e
-    return wrap(function, len(inputs), b.in_orders, b.out_orders, bool(carriers)), inputs + carriers
+    return wrap(function, len(inputs), b.in_orders, b.out_orders, bool(carriers), random), inputs + carriers
 
 
 def carrier(gm, symbol):
@@ -46,11 +49,16 @@ def carrier(gm, symbol):
     raise Refused([], f"the size {symbol} depends on data")
 
 
-def wrap(function, n_tensors, in_orders, out_orders, carries):
+def philox_state():
+    """What a call's random numbers come of: drawn from torch's default generator, so that its seed repeats them."""
+    return torch.empty(2, dtype=torch.int64).random_()
+
+
+def wrap(function, n_tensors, in_orders, out_orders, carries, random):
     """The function with dims in the order that torch has them, numbers as tensors of that many rows."""
     ins = [(i, order) for i, order in enumerate(in_orders) if order]
     outs = [(i, [order.index(d) for d in range(len(order))]) for i, order in enumerate(out_orders) if order]
-    if not ins and not outs and not carries and n_tensors:
+    if not ins and not outs and not carries and not random and n_tensors:
         return function
 
     def call(*args):
@@ -59,7 +67,10 @@ def wrap(function, n_tensors, in_orders, out_orders, carries):
             args[i] = args[i].permute(order)
         for i in range(n_tensors, len(args)):
             args[i] = torch.empty((args[i], 0), dtype=torch.uint8)
-        results = function(*args or [torch.empty(0, dtype=torch.uint8)])
+        args = args or [torch.empty(0, dtype=torch.uint8)]
+        if random:
+            args.append(philox_state())
+        results = function(*args)
         if outs:
             results = list(results)
             for i, order in outs:
@@ -91,7 +102,7 @@ class Program:
         """refused: {node: why}, which grows by what fxcc does not compile."""
         began = time.perf_counter()
         while True:
-            steps, results = plan(gm.graph, refused)
+            steps, results = plan(gm.graph, refused, options.random)
             try:
                 made = [compiled_step(gm, f"{name}_{i}", step, constants, options) if step.compiled else (torch_step(gm, step), step.inputs)
                         for i, step in enumerate(steps)]

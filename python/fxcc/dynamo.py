@@ -10,6 +10,8 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 """
 import dataclasses
 import functools
+import gc
+import importlib
 import itertools
 import operator
 import sys
@@ -17,13 +19,14 @@ import threading
 import warnings
 
 import torch
-from torch._dynamo import disable
-from torch._dynamo.backends.registry import list_backends, register_backend
+from torch._dynamo import callback_handler, disable
+from torch._dynamo.backends import registry
 from torch._dynamo.utils import flatten_graph_inputs
-from torch._functorch.aot_autograd import aot_module_simplified
 
 from . import _core
-from ._core import UnsupportedError
+from . import _core
+from ._core import ArgumentError, UnsupportedError
+from ._torch_direct import Declined, trace
 from ._torch_graph import compilable, is_random, knows, plain, value
 from ._torch_run import Program, Refused, told
 
@@ -35,18 +38,35 @@ NUMBERS = itertools.count()
 @dataclasses.dataclass(frozen=True)
 class Options:
     """training: graphs that compute gradients are compiled, too. threads, level, cache: as fxcc.compile's. fallback: what fxcc lacks runs in eager
-    ("eager"), or is an error ("error"). verbose: each compile writes a line to stderr."""
+    ("eager"), or is an error ("error"). random: who draws random numbers; "fxcc": compiled code, by Philox, from a state that torch's generator gives;
+    "torch": torch, the same as in eager. verbose: each compile writes a line to stderr."""
 
     training: bool = True
     threads: int = 0
     level: int = 0
     cache: str | None = None
     fallback: str = "eager"
+    random: str = "fxcc"
     verbose: bool = False
 
     def __post_init__(self):
         if self.fallback not in ("eager", "error"):
-            raise ValueError(f"fallback: expected 'eager' or 'error', got {self.fallback!r}")
+            raise ArgumentError(f"fallback: expected 'eager' or 'error', got {self.fallback!r}")
+        if self.random not in ("fxcc", "torch"):
+            raise ArgumentError(f"random: expected 'fxcc' or 'torch', got {self.random!r}")
+        if not isinstance(self.threads, int) or self.threads < 0:
+            raise ArgumentError(f"threads: expected a number of at least 0, got {self.threads!r}")
+        if self.level not in (0, 1, 2, 3):
+            raise ArgumentError(f"level: expected 0 to 3, got {self.level!r}")
+        if self.cache is not None and not isinstance(self.cache, str):
+            raise ArgumentError(f"cache: expected a folder's path or None, got {self.cache!r}")
+
+    def but(self, given):
+        """These, but for the given ones, a dict or None."""
+        unknown = [name for name in given or () if name not in vars(self)]
+        if unknown:
+            raise ArgumentError(f"fxcc has no option {unknown[0]!r}: expected {', '.join(vars(self))}")
+        return dataclasses.replace(self, **(given or {}))
 
 
 class Compiled:
@@ -171,23 +191,85 @@ def decompositions():
 
 def backend(**options):
     """A backend for torch.compile. Options: those of fxcc.dynamo.Options."""
-    return functools.partial(run_backend, Options(**options))
+    return functools.partial(run_backend, Options().but(options))
 
 
 def run_backend(defaults, gm, example_inputs, *, options=None, mode=None):
-    o = dataclasses.replace(defaults, **(options or {}))
+    o = defaults.but(options)
+    STILL.watch()
     if mode not in (None, "default"):
         warnings.warn(f"fxcc has no mode {mode!r}", stacklevel=2)
     if any(isinstance(x, (list, tuple, dict)) for x in example_inputs):
         return flatten_graph_inputs(gm, example_inputs, functools.partial(run_backend, o))
+    run = direct(gm, o) or through_autograd(gm, example_inputs, o)
+    return disable(run, reason="compiled by fxcc")
+
+
+def direct(gm, options):
+    """The graph without AOTAutograd: no gradients, no open sizes, nothing that fxcc lacks; else None."""
+    try:
+        traced = trace(gm)
+    except Exception as e:  # whatever is odd about the graph, AOTAutograd knows or says
+        if options.verbose:
+            print(f"fxcc: through AOTAutograd: {e if isinstance(e, Declined) else repr(e)}", file=sys.stderr)
+        return None
+    static = (n.meta.get("tensor_dict", {}).get("_dynamo_static_input_type") for n in gm.graph.nodes if n.op == "placeholder")
+    compiled = Compiled(traced, "inference", options, tuple(i for i, kind in enumerate(static) if kind))
+    return lambda *values: compiled(list(values))
+
+
+def through_autograd(gm, example_inputs, o):
+    """AOTAutograd's graphs: forward and backward apart where gradients are asked for."""
+    from torch._functorch.aot_autograd import aot_module_simplified
     backward = compiler("backward", o)
 
     def compile_backward(gm, example_inputs):  # what autograd runs is not for dynamo to trace
         return disable(backward(gm, example_inputs), reason="compiled by fxcc")
     # what torch._dynamo.backends.common.aot_autograd does, without inductor, whose import alone takes longer than fxcc's compile
-    run = aot_module_simplified(gm, example_inputs, fw_compiler=compiler("forward", o), bw_compiler=disable(compile_backward, reason="fxcc compiles"),
-                                inference_compiler=compiler("inference", o), decompositions=decompositions())
-    return disable(run, reason="compiled by fxcc")
+    return aot_module_simplified(gm, example_inputs, fw_compiler=compiler("forward", o), bw_compiler=disable(compile_backward, reason="fxcc compiles"),
+                                 inference_compiler=compiler("inference", o), decompositions=decompositions())
+
+
+# ---- torch's start ------------------------------------------------------------------------------------------------------------------
+
+
+class Still:
+    """Keeps Python's garbage collector off what was there before a compile, while it lasts. Dynamo makes so many objects that all of torch's modules
+    are searched again and again, which takes a third of its time. What the compile itself leaves is collected as ever."""
+
+    frozen = False
+
+    def begin(self, _):
+        if not gc.get_freeze_count():  # else somebody did, who has reasons
+            gc.freeze()
+            self.frozen = True
+
+    def end(self, _):
+        if self.frozen:
+            gc.unfreeze()
+            self.frozen = False
+
+    def watch(self):
+        """Is told of compiles; torch._dynamo.reset() forgets it."""
+        if self.begin not in callback_handler.start_callbacks:
+            callback_handler.register_start_callback(self.begin)
+            callback_handler.register_end_callback(self.end)
+
+
+def load():
+    """Loads what torch.compile() itself imports with any backend: no garbage comes of that."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        importlib.import_module("torch._dynamo.repro.after_dynamo")
+    finally:
+        if collects:
+            gc.enable()
+
+
+STILL = Still()
+STILL.watch()
+load()
 
 
 def fxcc(gm, example_inputs, **kwargs):
@@ -195,5 +277,5 @@ def fxcc(gm, example_inputs, **kwargs):
     return run_backend(Options(), gm, example_inputs, **kwargs)
 
 
-if "fxcc" not in list_backends(exclude_tags=()):
-    register_backend(fxcc, name="fxcc")
+if "fxcc" not in registry._BACKENDS:  # an installed one may be there, as an entry point; list_backends() would import all others, and inductor with them
+    registry.register_backend(fxcc, name="fxcc")

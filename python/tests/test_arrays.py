@@ -94,7 +94,7 @@ def test_inputs_are_not_copied():
 def test_odd_arrays_are_exceptions():
     f = pointwise()
     x = np.ones((2, 2), "f4")
-    odd = [x.astype(">f4"), x.astype("c8"), x.astype("U3"), x.astype(object), x.astype("M8[s]"), x.astype("S4"), np.zeros((2, 2), [("a", "f4"), ("b", "i2")]), x.astype("f8"),
+    odd = [x.astype(">f4"), x.astype("c8"), x.astype("U3"), x.astype(object), x.astype("M8[s]"), np.datetime64("2020"), x.astype("S4"), np.zeros((2, 2), [("a", "f4"), ("b", "i2")]), x.astype("f8"),
            x.astype("u4"), x.astype("u8"), np.float32(3), np.zeros((1,) * 9, "f4"), np.zeros((1,) * 32, "f4"), np.zeros(3, "f4"), np.ma.masked_all((2, 2), object),
            np.zeros((2, 2), "V4"), np.void(b"abcd"), np.zeros((2, 2), "g"), [x], {"x": x}, iter(x), np.dtype("f4"), np, x.tolist(),
            np.ndarray((2, 2), "f4", bytes(40), 0, (5, 9))]
@@ -104,6 +104,53 @@ def test_odd_arrays_are_exceptions():
     huge = np.lib.stride_tricks.as_strided(x, (1 << 30, 1 << 30), (0, 0))
     with pytest.raises((TypeError, ValueError, MemoryError)):
         f(huge)
+
+
+def test_what_is_said_of_wrong_arrays():
+    f = pointwise()
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    wrong = [(x.astype(">f4"), TypeError, "fxcc has no dtype for elements of format '>f'"), (x.astype("f8"), fxcc.ArgumentError, r"expected float32\[d0 in 0.., d1 in 0..\], got float64\[2, 3\]"),
+             (x.astype("c8"), TypeError, "fxcc has no dtype for elements of format 'Zf'"), (x[0], fxcc.ArgumentError, r"got float32\[3\]"), (x[None], fxcc.ArgumentError, r"got float32\[1, 2, 3\]"),
+             (np.zeros((1,) * 9, "f4"), fxcc.ArgumentError, "expected at most 8 dimensions, got 9"), (np.zeros((2, 2), [("a", "f4"), ("b", "i2")])["a"], fxcc.ArgumentError, "stride 6 of dim 1 is no multiple of the 4 bytes of an element: pass a copy"),
+             (np.zeros(2, object), TypeError, "no dtype for elements of format 'O'")]
+    for o, kind, says in wrong:
+        with pytest.raises(kind, match="^input 0 'x': .*" + says):
+            f(o)
+    g = fxcc.Graph()
+    a, b = g.placeholder("a", "f32[2, 3]"), g.placeholder("b", "f32[2, 3]")
+    g.output(g.call_function("aten.add_.Tensor", (a, b)))
+    f = g.compile(cache="")
+    block = np.arange(40, dtype="f4")
+    for first, second, says in ((x, x, "input 1 'b' overlaps input 0 'a'"), (block[:6].reshape(2, 3), block[5:11].reshape(2, 3), "input 1 'b' overlaps input 0 'a'"),
+                                (np.lib.stride_tricks.as_strided(block, (2, 3), (0, 4)), x, "input 0 'a': the model changes it, so its elements must lie apart"),
+                                (np.lib.stride_tricks.as_strided(block, (2, 3), (4, 4)), x, "its elements must lie apart"), (np.broadcast_to(block[:3], (2, 3)), x, "read-only")):
+        kept = block.copy(), x.copy()
+        with pytest.raises(fxcc.ArgumentError, match=says):
+            f(first, second)
+        assert np.array_equal(block, kept[0]) and np.array_equal(x, kept[1])
+    # what is changed where it lies, whatever its strides and place
+    for view in (block[:6].reshape(2, 3), block[6:12].reshape(3, 2).T, block[39:27:-2].reshape(2, 3), block[30:0:-1][::5].reshape(2, 3), np.frombuffer(bytearray(25), "f4", 6, 1).reshape(2, 3)):
+        was = view.copy()
+        assert np.array_equal(f(view, x), was + x) and np.array_equal(view, was + x)
+
+
+@needs_torch
+def test_what_is_said_of_wrong_tensors():
+    f = pointwise()
+    x = torch.ones(2, 3)
+    for o, says in ((x.to("meta"), "meta"), (x.double(), r"expected float32\[d0 in 0.., d1 in 0..\], got float64\[2, 3\]"), (x[0], r"got float32\[3\]"), (x.to_sparse(), "."),
+                    (torch.zeros((1,) * 9), "expected at most 8 dimensions, got 9"), (x.clone().requires_grad_(), r"pass \.detach\(\)"),
+                    (torch.complex(x, x).conj().imag, r"its negative bit is set\): pass \.resolve_neg\(\)")):
+        with pytest.raises((fxcc.Error, TypeError), match="^input 0 'x'.*" + says):
+            f(o)
+    g = fxcc.Graph()
+    a = g.placeholder("a", "f32[2, 3]")
+    g.output(g.call_function("aten.mul_.Tensor", (a, 2.0)))
+    f = g.compile(cache="")
+    with pytest.raises(fxcc.ArgumentError, match="input 0 'a': the model changes it, so its elements must lie apart"):
+        f(torch.ones(3).expand(2, 3))
+    t = torch.arange(6.0).reshape(3, 2)
+    assert torch.equal(f(t.T), 2 * torch.arange(6.0).reshape(3, 2).T) and torch.equal(t, 2 * torch.arange(6.0).reshape(3, 2))
 
 
 @needs_torch

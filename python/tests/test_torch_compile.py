@@ -286,8 +286,16 @@ def test_fallback_can_be_an_error():
     compiled = torch.compile(lambda x: torch.linalg.eigvalsh(x) + 1, backend=fxcc.backend(fallback="error"))
     with torch.no_grad(), pytest.raises(fxcc.UnsupportedError, match="aten._linalg_eigh.default"):
         compiled(torch.eye(3))
-    with pytest.raises(ValueError, match="fallback: expected 'eager' or 'error', got 'none'"):
-        fxcc.backend(fallback="none")
+
+
+def test_options_that_do_not_fit():
+    for options, words in (({"fallback": "none"}, "fallback: expected 'eager' or 'error', got 'none'"), ({"level": 4}, "level: expected 0 to 3, got 4"),
+                           ({"threads": -1}, "threads: expected a number of at least 0, got -1"), ({"threads": "2"}, "got '2'"), ({"cache": 3}, "cache: expected a folder"),
+                           ({"levle": 2}, "fxcc has no option 'levle': expected training, threads, level, cache, fallback, random, verbose")):
+        with pytest.raises(fxcc.ArgumentError, match=words):
+            fxcc.backend(**options)
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=words):
+            torch.compile(lambda x: x + 1, backend="fxcc", options=options)(torch.ones(2))
 
 
 def test_device_that_is_not_the_cpu():
@@ -298,4 +306,4 @@ def test_device_that_is_not_the_cpu():
 
 def test_names():
     assert "fxcc" in torch._dynamo.list_backends(exclude_tags=())
-    assert fxcc.backend is fxcc.dynamo.backend
+    assert fxcc.backend(threads=1).args == fxcc.dynamo.backend(threads=1).args

@@ -135,9 +135,12 @@ class Usage(Case):
         self.fails("target", "z80", says="z80")
 
     def test_full_disk_is_noticed(self):
-        with open("/dev/full", "w") as full:
-            done = subprocess.run([FXCC, "show", DIGITS], stdout=full, stderr=subprocess.PIPE)
-        self.assertEqual(done.returncode, 1)
+        for argv in (["show", DIGITS], ["opt", DIGITS, "--passes=infer"], ["--help"], ["--version"], ["cache"], ["passes"], ["target", "generic"],
+                     ["bench", DIGITS, "--only=jit", "--json", "-n", "1"], ["watch", DIGITS, "--once"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([FXCC, *argv], stdout=full, stderr=subprocess.PIPE)
+            self.assertEqual(done.returncode, 1, argv)
+            self.assertIn(b"error: expected to write to standard output: No space left on device", done.stderr, argv)
 
     def test_output_folder_that_cannot_be(self):
         (self.dir / "file").write_text("")
@@ -581,6 +584,25 @@ class Running(OneInput):
             self.assertEqual(z.namelist(), ["output0.npy"])
             self.assertEqual(read_npy(z.read("output0.npy")), y)
 
+    def test_a_npz_with_the_names_of_the_inputs(self):
+        model = self.dir / "sub.fx"
+        model.write_text("""graph "sub" imported
+%a : f32[2] = placeholder[a]
+%b : f32[2] = placeholder[b]
+%c : f32[2] = call_function[aten.sub.Tensor](%a, %b)
+output((%c,))
+""")
+        def run(*arrays):
+            with zipfile.ZipFile(self.dir / "in.npz", "w") as z:
+                for name, values in arrays:
+                    z.writestr(name + ".npy", npy((2,), values))
+            self.ok("run", model, self.dir / "in.npz", "-o", self.dir / "y.npy")
+            return read_npy((self.dir / "y.npy").read_bytes())
+        self.assertEqual(run(("a", (5, 6)), ("b", (1, 2))), (4, 4))
+        self.assertEqual(run(("b", (1, 2)), ("a", (5, 6))), (4, 4))
+        self.assertEqual(run(("arr_0", (5, 6)), ("arr_1", (1, 2))), (4, 4))
+        self.assertEqual(run(("b", (5, 6)), ("other", (1, 2))), (4, 4))  # not all are names: in order
+
     def test_wrong_inputs(self):
         out = self.dir / "y.npy"
         self.fails("run", DIGITS, "-o", out, says="expected 1 inputs, got 0")
@@ -618,8 +640,47 @@ class Running(OneInput):
     def test_no_temporary_files_stay(self):
         tmp = self.dir / "tmp"
         tmp.mkdir()
-        self.ok("check", DIGITS, "--against", self.reference(), env={**os.environ, "TMPDIR": str(tmp)})
+        env = {**os.environ, "TMPDIR": str(tmp)}
+        self.ok("check", DIGITS, "--against", self.reference(), env=env)
         self.assertEqual(list(tmp.iterdir()), [])
+        slow = self.dir / "slow-cc" # a compiler that a signal finds at work
+        slow.write_text("#!/bin/sh\nexec sleep 60\n")
+        slow.chmod(0o755)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process = subprocess.Popen([FXCC, "run", "--emit-c", DIGITS, self.input, "-o", self.dir / "z.npy"], env={**env, "CC": str(slow)}, start_new_session=True)
+            for _ in range(1000):
+                if any(tmp.glob("*/*.h")):
+                    break
+                time.sleep(0.01)
+            self.assertTrue(any(tmp.iterdir()))
+            os.killpg(process.pid, number)
+            self.assertEqual(process.wait(timeout=60), -number)
+            self.assertEqual(list(tmp.iterdir()), [])
+        self.assertFalse((self.dir / "z.npy").exists())
+
+
+class Documents(OneInput):
+    """The commands that README.md and docs/jit.md show, run as they are written, on the digits model."""
+
+    def run_commands(self, document, least):
+        commands = re.findall(r"^(?:\$ |    )(fxcc (?!COMMAND).*?)(?: +#.*)?$", (ROOT / document).read_text(), re.MULTILINE)
+        self.assertGreaterEqual(len(commands), least)
+        self.reference().rename(self.dir / "ref.npz")
+        shutil.copy(DIGITS, self.dir / "model.pt2")
+        env = {**os.environ, "PATH": f"{pathlib.Path(FXCC).resolve().parent}:{os.environ['PATH']}", "FXCC_CACHE": str(self.dir / "kept")}
+        for command in commands:
+            once = command + " --once" if command.startswith("fxcc watch") else command + " -n 1" if command.startswith("fxcc bench") else command
+            done = subprocess.run(once, shell=True, cwd=self.dir, env=env, capture_output=True, text=True, timeout=300)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+            self.assertIn(f"fxcc {command.split()[1]}", self.ok(command.split()[1], "--help"))
+
+    def test_readme(self):
+        self.run_commands("README.md", 12)
+        self.assertTrue((self.dir / "out" / "digits.h").exists() and (self.dir / "pruned.pt2").exists())
+
+    def test_jit(self):
+        self.run_commands("docs/jit.md", 7)
+        self.assertTrue((self.dir / "model.ll").exists() and (self.dir / "y.npy").exists())
 
 
 class Ways(OneInput):
@@ -643,6 +704,11 @@ class Ways(OneInput):
         self.fails("run", DIGITS, self.input, "-o", out, "-O4", says="expected -O1, -O2 or -O3")
         self.fails("run", DIGITS, self.input, "-o", out, "--disable=none", says="expected parts of lowering to disable")
         self.fails("run", DIGITS, self.input, "-o", out, "--dim=n=3", says="expected the name of a size the model leaves open (there is none)")
+        self.fails("run", DIGITS, self.input, "-o", out, "--target=generic", says="expected --emit-c with --target")
+        self.fails("run", DIGITS, self.input, "-o", out, "--interpret", "--emit-c", says="expected --interpret or --emit-c, got both")
+        self.fails("run", DIGITS, self.input, "-o", out, "--interpret", "-O2", says="expected -O without --interpret")
+        self.fails("run", DIGITS, self.input, "-o", out, "--emit-c", f"--debug={self.dir}", says="expected --debug without --emit-c")
+        self.fails("run", DIGITS, self.input, "-o", out, "--calls=2", says="expected -o FILE.npz with --calls")
         self.assertFalse(out.exists())
 
     def test_check_compares_all_ways(self):
@@ -723,6 +789,8 @@ output((%e, %s, %k, %l))
         self.assertIn(": 0 compiled models", self.ok("cache", self.dir / "kept"))
         self.fails("cache", env={**os.environ, "FXCC_CACHE": ""}, says="there is no folder for compiled models")
         self.outputs(env={**os.environ, "FXCC_CACHE": "/dev/null/x"})
+        self.fails("cache", "--clear", self.input, says="x.npy: expected a folder")
+        self.assertTrue(self.input.exists())
 
 
 class Llvm(OneInput):
@@ -768,6 +836,17 @@ class Llvm(OneInput):
                      ("run", "--interpret", DIGITS, self.input, "-o", self.dir / "y.npy")):
             self.assertNotIn(b"libLLVM", opened(*argv), argv)
         self.assertIn(b"libLLVM", opened("run", DIGITS, self.input, "-o", self.dir / "y.npy"))
+
+    def test_it_starts_in_10_ms(self):
+        if re.search(r"lib[ajt]san|ubsan", subprocess.run(["ldd", FXCC], capture_output=True, text=True).stdout) or b"__asan_init" in pathlib.Path(FXCC).read_bytes():
+            self.skipTest("built with sanitizers, which take longer to start")
+        least = math.inf
+        for _ in range(50):
+            begin = time.perf_counter()
+            process = os.posix_spawn(FXCC, [FXCC, "--version"], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
+            self.assertEqual(os.waitpid(process, 0)[1], 0)
+            least = min(least, time.perf_counter() - begin)
+        self.assertLessEqual(least, 0.010)
 
 
 class Watching(Case):

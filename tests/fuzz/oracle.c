@@ -18,19 +18,20 @@ enum { SAMPLES = 6, OWN_SAMPLES = 6 };
 /* ---- what ops may do --------------------------------------------------------------------------------------------------------- */
 
 /* Pointwise functions that are not correctly rounded, by name without overload: the most ulp of the result; WIDE: also of the greatest
- * operand, where the function cancels; INNER: it rounds a product inside, which is as if the operand moved. */
-typedef enum how { PLAIN, WIDE, INNER } how;
+ * operand, where the function cancels; INNER: it rounds a product inside, which is as if the operand moved; FADES: it is an operand times what may be
+ * too small for a normal number, and is then 0 in eager too (silu of -90 in float32: exp(90) is infinite). */
+typedef enum how { PLAIN, WIDE, INNER, FADES } how;
 static const struct {
     const char *name;
     double ulp;
     how how;
 } functions[] = {
     {"sigmoid", 4, PLAIN}, {"tanh", 4, PLAIN}, {"exp", 3, PLAIN}, {"expm1", 3, PLAIN}, {"log", 2, PLAIN}, {"log1p", 2, PLAIN}, {"erf", 4, PLAIN},
-    {"sin", 2, PLAIN}, {"cos", 2, PLAIN}, {"silu", 4, PLAIN}, {"mish", 6, PLAIN}, {"gelu", 4, WIDE}, {"elu", 5, PLAIN}, {"softplus", 5, INNER},
+    {"sin", 2, PLAIN}, {"cos", 2, PLAIN}, {"silu", 4, FADES}, {"mish", 6, FADES}, {"gelu", 4, WIDE}, {"elu", 5, PLAIN}, {"softplus", 5, INNER},
     {"pow", 3, PLAIN}, {"_native_batch_norm_legit_no_training", 4, WIDE}, {"batch_norm", 4, WIDE}, {"selu", 5, PLAIN}, {"celu", 5, PLAIN},
     {"log_sigmoid", 5, PLAIN}, {"erfc", 4, PLAIN}, {"exp2", 3, PLAIN}, {"log2", 2, PLAIN}, {"log10", 2, PLAIN}, {"tan", 3, PLAIN}, {"asin", 3, PLAIN},
     {"acos", 3, PLAIN}, {"atan", 3, PLAIN}, {"sinh", 3, PLAIN}, {"cosh", 3, PLAIN}, {"asinh", 3, PLAIN}, {"acosh", 3, PLAIN}, {"atanh", 3, PLAIN},
-    {"lgamma", 5, WIDE}, {"logit", 4, WIDE}, {"atan2", 3, PLAIN}, {"hypot", 2, PLAIN}, {"xlogy", 4, PLAIN}, {"glu", 6, PLAIN}, {"cosine_similarity", 8, PLAIN}, {"logaddexp", 6, PLAIN},
+    {"lgamma", 5, WIDE}, {"logit", 4, WIDE}, {"atan2", 3, PLAIN}, {"hypot", 2, PLAIN}, {"xlogy", 4, PLAIN}, {"glu", 6, FADES}, {"cosine_similarity", 8, PLAIN}, {"logaddexp", 6, PLAIN},
     {"gelu_backward", 8, WIDE}, {"softplus_backward", 8, INNER}, {"log_sigmoid_forward", 5, PLAIN}, {"glu_backward", 8, WIDE}, {"nll_loss_backward", 3, PLAIN},
     {"nll_loss2d_backward", 3, PLAIN},
     {"silu_backward", 12, WIDE}, {"mish_backward", 24, WIDE}, {"elu_backward", 6, INNER},
@@ -129,6 +130,15 @@ static fx_tensor dense(oracle *o, const fx_tensor *t)
     return d;
 }
 
+/* v + by, by cut to a whole number, as near as int64 comes. */
+static int64_t moved_int(int64_t v, double by)
+{
+    int64_t to;
+    if (fabs(by) >= 0x1p63 || __builtin_add_overflow(v, (int64_t)by, &to))
+        return by < 0 ? INT64_MIN : INT64_MAX;
+    return to;
+}
+
 /* The operand moved by sample s: by its errors, or relatively by `relative`. Up, down, at random, neighbours against each other (of two elements
  * that make a mean, random signs are the same too often), at random. */
 static fx_tensor moved(oracle *o, const fx_tensor *t, const double *error, double relative, int s)
@@ -147,7 +157,7 @@ static fx_tensor moved(oracle *o, const fx_tensor *t, const double *error, doubl
         else if (d.dtype == FX_BOOL)
             fx_tensor_set_int(&d, i, v + by >= 0.5);
         else
-            fx_tensor_set_int(&d, i, (int64_t)(v + by));
+            fx_tensor_set_int(&d, i, moved_int(fx_tensor_get_int(t, i), by));
     }
     return d;
 }
@@ -162,7 +172,8 @@ static bool sensitivity(oracle *o, const fx_node *n, const value *v, double rela
         size_t said = fx_diag_count(o->ctx);
         for (int i = 0; i < n->n_operands; i++) {
             const value *a = value_of(o, n->operands[i].def);
-            bool move = relative > 0 ? fx_dtype_is_float(a->t[0].dtype) : a->error[0] != NULL;
+            /* an integer sum in floats rounds: large integers move, indices are too small for it */
+            bool move = relative > 0 ? a->t[0].dtype != FX_BOOL : a->error[0] != NULL;
             other[i] = move ? moved(o, &a->t[0], relative > 0 ? NULL : a->error[0], relative, s) : a->t[0];
             in[i] = &other[i];
         }
@@ -218,14 +229,21 @@ static double largest(const fx_tensor *t)
     return most;
 }
 
-/* By ulps of the values and what comes on top. Where exponentials are in play, what lies below the normal numbers is free. */
-static void widen(const fx_tensor *t, double *error, double ulps, double floor)
+/* By ulps of the values and what comes on top. Where exponentials are in play, what lies below the normal numbers is free; with `times`, what such
+ * a number times an element of it is: as many of them as results, or (glu) twice as many, the first half of dim. */
+static void widen(const fx_tensor *t, double *error, double ulps, double floor, const fx_tensor *times, int64_t dim)
 {
     double least = t->dtype == FX_F64 ? DBL_MIN : t->dtype == FX_F16 ? 0x1p-24 : FLT_MIN;
-    for (int64_t i = 0; i < fx_tensor_numel(t); i++) {
-        double v = fx_tensor_get(t, i);
+    int64_t n = fx_tensor_numel(t), block = 1, stride = 1;
+    if (times && fx_tensor_numel(times) == 2 * n) {
+        for (int64_t d = t->rank - 1; d >= (dim < 0 ? dim + t->rank : dim); d--)
+            block *= t->sizes[d];
+        stride = 2;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double v = fx_tensor_get(t, i), by = times ? fmax(1, fabs(fx_tensor_get(times, i / block * block * stride + i % block))) : 1;
         if (isfinite(v))
-            error[i] += ulps * ulp_of(t->dtype, v) + floor + (ulps > 2 && fabs(v) < least ? least : 0);
+            error[i] += ulps * ulp_of(t->dtype, v) + floor + (ulps > 2 && fabs(v) < by * least ? by * least : 0);
     }
 }
 
@@ -393,6 +411,37 @@ static double terms_of(const fx_node *n, const fx_tensor *x, const fx_tensor *ou
     return all / (double)(fx_tensor_numel(out) + 1);
 }
 
+/* Whether weights are so small that float32 loses digits of them and of their products: a mean over them is then anything. */
+static bool has_tiny_weights(oracle *o, const fx_node *n)
+{
+    for (int k = 0; strstr(n->op->name, "nll_loss") && k < n->n_operands; k++) {
+        const fx_tensor *t = &value_of(o, n->operands[k].def)->t[0];
+        for (int64_t i = 0; fx_dtype_is_float(t->dtype) && i < fx_tensor_numel(t); i++) {
+            double v = fabs(fx_tensor_get(t, i));
+            if (v > 0 && v < 1e-30)
+                return true;
+        }
+    }
+    return false;
+}
+
+static double largest_input(oracle *o, const fx_node *n, int param)
+{
+    const fx_node *a = fx_node_input(n, param);
+    return a ? largest(&value_of(o, a)->t[0]) : 0;
+}
+
+/* Whether the weights that a gradient of attention computes anew may leave float32: the sums of exponentials it is given are then not those of
+ * its queries and keys. */
+static bool weights_overflow(oracle *o, const fx_node *n)
+{
+    if (n->op->id != FX_OP__scaled_dot_product_flash_attention_for_cpu_backward)
+        return false;
+    const fx_tensor *q = &value_of(o, fx_node_input(n, 1))->t[0];
+    double size = (double)q->sizes[q->rank - 1], scale = fx_node_is_none(n, 9) ? 1 / sqrt(fmax(size, 1)) : fabs(fx_node_float(n, 9));
+    return size * scale * largest_input(o, n, 1) * largest_input(o, n, 2) + largest_input(o, n, 5) + largest_input(o, n, 8) > 80;
+}
+
 /* Errors of a call's results. */
 static void find_errors(oracle *o, const fx_node *n, value *v)
 {
@@ -449,6 +498,7 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
     /* Large sums may leave the range on the way. */
     bool powers = strstr(n->op->name, "norm.") || strstr(n->op->name, "vector_norm");
     bool range = sum && (most > (v->t[0].dtype == FX_F64 ? 1e150 : powers ? 1e9 : 1e18) || (powers && most < (v->t[0].dtype == FX_F64 ? 1e-100 : 1e-12)) || (strstr(n->op->name, "prod") && overflows(o, n)));
+    range |= has_tiny_weights(o, n) || weights_overflow(o, n);
     if (unknown || range || (inexact && !sensitivity(o, n, v, 0, SAMPLES, v->error))) {
         know_nothing(o, v);
         return;
@@ -476,7 +526,7 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
         if ((v->t[0].dtype == FX_F16 || v->t[0].dtype == FX_BF16) && (n->op->cls == FX_CLASS_CONTRACTION || n->op->cls == FX_CLASS_REDUCTION))
             widen_half_sum(o, n, v, (8 + terms / 4) * eps);
         for (int k = 0; k < v->n; k++)
-            widen(&v->t[k], v->error[k], 4, 8 * eps * fmax(largest(&v->t[k]), strstr(n->op->name, "logsumexp") ? 1 : 0)); /* the sum is rounded near 1 */
+            widen(&v->t[k], v->error[k], 4, 8 * eps * fmax(largest(&v->t[k]), strstr(n->op->name, "logsumexp") ? 1 : 0), NULL, 0); /* the sum is rounded near 1 */
         if (n->op->cls == FX_CLASS_NORM && !strstr(n->op->name, "softmax")) /* what infinities give depends on how moments are taken */
             for (int k = 0; k < v->n; k++)
                 for (int64_t i = 0; i < fx_tensor_numel(&v->t[k]); i++)
@@ -485,9 +535,11 @@ static void find_errors(oracle *o, const fx_node *n, value *v)
     } else {
         if (how == INNER && !sensitivity(o, n, v, 2 * eps_of(v->t[0].dtype), OWN_SAMPLES, v->error))
             know_nothing(o, v);
+        const fx_tensor *fades = how == FADES && v->t[0].dtype != FX_F16 ? &value_of(o, n->operands[0].def)->t[0] : NULL; /* float16 is computed in float32 */
+        int64_t dim = n->op->id == FX_OP_glu ? fx_node_int(n, 1) : 0;
         for (int k = 0; k < v->n; k++)
             if (fx_dtype_is_float(v->t[k].dtype))
-                widen(&v->t[k], v->error[k], ulp + 2 * inexact, how == WIDE ? ulp * ulp_of(v->t[k].dtype, most) : 0);
+                widen(&v->t[k], v->error[k], ulp + 2 * inexact, how == WIDE ? ulp * ulp_of(v->t[k].dtype, most) : 0, fades, dim);
     }
 }
 
@@ -638,8 +690,10 @@ bool fz_compare(const fz_case *c, size_t i, const fx_tensor *got, fz_tally *tall
             isinf(error[k]) ? count->unknown++ : count->bounded++;
         }
         if (!good) {
-            snprintf(text, size, "output %zu [%lld]: expected %.9g%s%.3g, got %.9g", i, (long long)k, x, error ? " within " : ", bit for bit",
-                     error ? error[k] : 0, y);
+            char within[40] = ", bit for bit";
+            if (error)
+                snprintf(within, sizeof within, " within %.3g", error[k]);
+            snprintf(text, size, "output %zu [%lld]: expected %.17g%s, got %.17g", i, (long long)k, x, within, y);
             return false;
         }
     }

@@ -28,6 +28,9 @@ static const struct {
     {FX_OP_new_empty, "its elements have no defined value"},
     {FX_OP_empty_memory_format, "its elements have no defined value"},
     {FX_OP_empty_like, "its elements have no defined value"},
+    {FX_OP_empty_strided, "its elements have no defined value"},
+    {FX_OP_empty_permuted, "its elements have no defined value"},
+    {FX_OP_new_empty_strided, "its elements have no defined value"},
 };
 
 const char *fz_row_excluded(fx_opid id)

@@ -28,6 +28,19 @@ static const fx_arg *change_leaf(void *user, const fx_arg *leaf)
     return to.sym ? fx_arg_sym(s->ctx, to.sym) : to.value != leaf->i ? fx_arg_int(s->ctx, to.value) : leaf;
 }
 
+/* The arguments with what may be a size changed: symbols are for SymInt and Scalar, and int is a number. */
+static const fx_arg *change_sizes(const fx_node *n, change *s)
+{
+    const fx_schema *schema = fx_op_schema(s->ctx, n->op);
+    const fx_arg **args = FX_NEW_ARRAY(fx_context_arena(s->ctx), const fx_arg *, n->args->n + 1);
+    for (int i = 0; i < n->args->n; i++) {
+        const fx_param *p = i < schema->n ? &schema->params[i] : NULL;
+        bool able = p && (p->symbolic || p->kind == FX_PARAM_SCALAR);
+        args[i] = able ? fx_arg_map(s->ctx, n->args->items[i], change_leaf, s) : n->args->items[i];
+    }
+    return fx_arg_seq(s->ctx, n->args->kind, n->args->n, args);
+}
+
 static void set_sizes(fx_graph *g, change *s)
 {
     FX_FOR_NODES(g, n) {
@@ -45,7 +58,7 @@ static void set_sizes(fx_graph *g, change *s)
         bool sizes = n->op && (n->op->id == FX_OP_view || n->op->id == FX_OP_reshape || n->op->id == FX_OP__unsafe_view || n->op->id == FX_OP_expand ||
                                n->op->id == FX_OP_unflatten_int || n->op->cls == FX_CLASS_CREATE);
         if (sizes)
-            fx_node_assign(n, fx_arg_map(g->ctx, n->args, change_leaf, s), n->kwargs, n->n_operands, operands);
+            fx_node_assign(n, change_sizes(n, s), n->kwargs, n->n_operands, operands);
     }
 }
 

@@ -854,6 +854,12 @@ def spread(c):
     for t in (x, torch.full((2, 3), -INF), torch.tensor([[0.0, -INF], [-INF, -INF]])):
         c.add("aten._safe_softmax.default", t, -1, tolerance="max")
         c.add("aten._safe_softmax.default", t, 0, torch.float64, tolerance="max")
+    # Rows of -inf are looked for before the conversion: -1e300 is none, and gives NaN in float32.
+    below = torch.tensor([[-INF, -INF], [-1e300, -1e300], [-1e300, 1.0], [-INF, -1e300], [1.0, 2.0]], dtype=torch.float64)
+    for t, dtype in ((below, torch.float32), (below.T, torch.float32), (below, torch.float16), (c.randint(-3, 9, 4, 5), torch.float32),
+                     (torch.tensor([[-INF, -INF], [-1e5, -1e5]]), torch.float16), (torch.tensor([[-INF, -INF], [-INF, 3.0]]).half(), torch.float32)):
+        c.add("aten._safe_softmax.default", t, -1, dtype, tolerance="max")
+        c.add("aten._safe_softmax.default", t, 0, dtype, tolerance="max")
     for t in (c.randn(2, 3, 4), c.randn(2, 3, 4, 5)):
         c.add("aten.instance_norm.default", t, None, None, None, None, True, 0.1, 1e-5, False, tolerance="max")
         c.add("aten.instance_norm.default", t, c.randn(3), c.randn(3), None, None, True, 0.1, 1e-5, False, tolerance="max")

@@ -42,6 +42,9 @@ ELSEWHERE = {
     "aten.new_empty.default": "test_empty",
     "aten.empty.memory_format": "test_empty",
     "aten.empty_like.default": "test_empty",
+    "aten.empty_strided.default": "test_empty",
+    "aten.empty_permuted.default": "test_empty",
+    "aten.new_empty_strided.default": "test_empty",
     "aten._assert_tensor_metadata.default": "every case with to.dtype, by export",
 }
 PER_PROGRAM = 250
@@ -251,7 +254,9 @@ def test_empty(fxcc, tmp_path):
     """Whatever is in it must not matter."""
     class Net(torch.nn.Module):
         def forward(self, x):
-            return torch.empty(2, 3).fill_(1.5), torch.empty_like(x).copy_(x), x.new_empty(3, dtype=torch.int64).zero_()
+            return torch.empty(2, 3).fill_(1.5), torch.empty_like(x).copy_(x), x.new_empty(3, dtype=torch.int64).zero_(), \
+                torch.empty_strided((2, 3), (1, 2)).fill_(2), torch.empty_permuted((2, 3), (1, 0), dtype=torch.float64).fill_(3), \
+                x.new_empty_strided((4,), (2,)).fill_(4)
 
     x = torch.randn(2, 2)
     program = torch.export.export(Net(), (x,))

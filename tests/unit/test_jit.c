@@ -1,6 +1,7 @@
 /* tests/unit/test_jit.c: compiled functions: what they give, every kind of input they must refuse or copy, state, open sizes, lifetimes, memory
  * that runs out.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#define _GNU_SOURCE
 #include "tests/unit/fixture.h"
 #include "tests/unit/jit.h"
 
@@ -293,6 +294,100 @@ START_TEST(sizes_out_of_range)
 }
 END_TEST
 
+/* Sizes that are expressions: linear in a symbol, told by it or by another size, and products; each is held to what the others tell. */
+START_TEST(sizes_that_are_expressions)
+{
+    fx_graph *g = unit_parse(ctx, "graph \"e\" imported\nsymbol n in [1, 8]\nsymbol m in [2, 5]\n\n%x : f32[2*n + 1] = placeholder[x]\n%p : f32[m*n] = placeholder[p]\n"
+                                  "%fixed : f32[3] = placeholder[fixed]\n%y : f32[m, 3*m] = placeholder[y]\n%a : f32[2*n + 1] = call_function[aten.neg.default](%x)\n"
+                                  "%b : f32[m*n] = call_function[aten.exp.default](%p)\n%c : f32[m, 3*m] = call_function[aten.tanh.default](%y)\n"
+                                  "%d : f32[3] = call_function[aten.neg.default](%fixed)\noutput((%a, %b, %c, %d))\n");
+    fx_function *f = jit_compile(g, NULL);
+    fx_tensor in[4], out[4];
+    char error[ERROR_SIZE];
+    for (int64_t n = 1; n <= 8; n++)
+        for (int64_t m = 2; m <= 5; m++) {
+            in[0] = jit_tensor(ctx, FX_F32, 1, (int64_t[]){2 * n + 1}, n);
+            in[1] = jit_tensor(ctx, FX_F32, 1, (int64_t[]){m * n}, m);
+            in[2] = jit_tensor(ctx, FX_F32, 1, (int64_t[]){3}, n + m);
+            in[3] = jit_tensor(ctx, FX_F32, 2, (int64_t[]){m, 3 * m}, n + m);
+            jit_outputs(ctx, f, 4, in, out);
+            jit_call(f, 4, in, out);
+            jit_judge(g, 4, in, out);
+        }
+    static const struct { int64_t x, p, y0, y1; const char *says; } wrong[] = { /* n = 4, m = 3 */
+        {8, 12, 3, 9, "input 0 'x': expected float32[2*n + 1 with n in 1..8], got float32[8]"},
+        {1, 12, 3, 9, "input 0 'x': expected float32[2*n + 1 with n in 1..8], got float32[1]"},
+        {19, 12, 3, 9, "input 0 'x': expected float32[2*n + 1 with n in 1..8], got float32[19]"},
+        {9, 12, 6, 9, "input 3 'y': expected float32[m in 2..5, 3*m], got float32[6, 9]"},
+        {9, 13, 3, 9, "input 1 'p': expected float32[m*n], got float32[13]: dim 0 must be 12, as sizes before it tell"},
+        {9, 12, 3, 10, "input 3 'y': expected float32[m in 2..5, 3*m], got float32[3, 10]: dim 1 must be 9, as sizes before it tell"},
+        {INT64_MAX, 12, 3, 9, "input 0 'x': expected float32[2*n + 1 with n in 1..8], got float32[9223372036854775807]"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        in[0].sizes[0] = wrong[i].x;
+        in[1].sizes[0] = wrong[i].p;
+        in[3].sizes[0] = wrong[i].y0;
+        in[3].sizes[1] = wrong[i].y1;
+        ck_assert_int_eq(fx_function_outputs(f, 4, in, 4, out, error, sizeof error), FX_ERR_ARGUMENT);
+        ck_assert_str_eq(error, wrong[i].says);
+    }
+    fx_function_free(f);
+}
+END_TEST
+
+/* What is written may lie among many other things, or many may be written: overlaps are seen, neighbours are well. */
+START_TEST(overlaps_among_many)
+{
+    enum { MOST = 24 };
+    for (int n_out = 1; n_out <= MOST; n_out += n_out < 6 ? 1 : 6) {
+        fx_text t;
+        fx_text_init(&t, fx_context_arena(ctx));
+        fx_puts(&t, "graph \"m\" imported\n\n");
+        for (int i = 0; i < MOST; i++)
+            fx_printf(&t, "%%x%d : f32[4] = placeholder[x%d]\n", i, i);
+        for (int i = 0; i < n_out; i++)
+            fx_printf(&t, "%%y%d : f32[4] = call_function[aten.neg.default](%%x%d)\n", i, i);
+        fx_puts(&t, "output((");
+        for (int i = 0; i < n_out; i++)
+            fx_printf(&t, "%%y%d, ", i);
+        fx_puts(&t, "))\n");
+        fx_function *f = jit_compile(unit_parse(ctx, t.data), NULL);
+        static float block[8 * MOST + 4];
+        fx_tensor in[MOST], good[MOST], out[MOST];
+        for (int i = 0; i < MOST; i++) {
+            good[i] = in[i] = (fx_tensor){.dtype = FX_F32, .rank = 1, .sizes = {4}, .strides = {1}, .data = block + 8 * i};
+            good[i].data = block + 8 * ((i * 7 + 5) % MOST) + 4; /* between inputs, in another order */
+        }
+        for (int i = 0; i < 8 * MOST; i++)
+            block[i] = (float)i;
+        jit_call(f, MOST, in, good);
+        for (int i = 0; i < n_out; i++)
+            ck_assert(((float *)good[i].data)[3] == -(float)(8 * i + 3));
+        for (int i = 0; i < n_out; i++)
+            for (int off = -3; off <= 3; off += 2) {
+                char says[80], error[ERROR_SIZE] = "";
+                memcpy(out, good, sizeof out);
+                out[i].data = (float *)good[i].data + off;
+                int at = (i * 7 + 5) % MOST + (off > 0);
+                if (at == MOST) /* behind the last input nothing lies */
+                    continue;
+                snprintf(says, sizeof says, "output %d 'y%d' overlaps input %d 'x%d'", i, i, at, at);
+                ck_assert_int_eq(fx_function_call(f, MOST, in, (size_t)n_out, out, error, sizeof error), FX_ERR_ARGUMENT);
+                ck_assert_str_eq(error, says);
+            }
+        for (int i = 1; i < n_out; i++) { /* two outputs in one place */
+            char says[80], error[ERROR_SIZE] = "";
+            memcpy(out, good, sizeof out);
+            out[i].data = out[0].data;
+            snprintf(says, sizeof says, "output %d 'y%d' overlaps output 0 'y0'", i, i);
+            ck_assert_int_eq(fx_function_call(f, MOST, in, (size_t)n_out, out, error, sizeof error), FX_ERR_ARGUMENT);
+            ck_assert_str_eq(error, says);
+        }
+        fx_function_free(f);
+    }
+}
+END_TEST
+
 START_TEST(sizes_narrowed)
 {
     const char *dims[] = {"rows=2", "x:1=3..5"};
@@ -445,6 +540,50 @@ START_TEST(memory_runs_out_while_compiling)
 }
 END_TEST
 
+static bool stops(void *left)
+{
+    return --*(long *)left < 0;
+}
+
+/* At each place where a compile asks whether to go on it may be told not to: that is said, nothing is left (LLVM's own by the leak checker), and
+ * the next compile is whole. */
+START_TEST(compiles_broken_off)
+{
+    for (int debug = 0; debug < 2; debug++) {
+        char folder[] = "/tmp/fxcc-jit-XXXXXX", listing[64];
+        ck_assert_ptr_nonnull(mkdtemp(folder));
+        snprintf(listing, sizeof listing, "%s/open.prog", folder);
+        fx_jit_options o = {.cache = "", .debug = debug ? folder : ""};
+        long stopped = 0;
+        for (long at = 0;; at += 1 + at / 8) {
+            unit_memory memory = {.fail_at = -1};
+            fx_context *c = unit_context(&memory);
+            fx_graph *g = unit_parse(c, JIT_OPEN);
+            fx_function *f = NULL;
+            long left = at;
+            fx_context_set_interrupt(c, stops, &left);
+            fx_status status = fx_jit_compile(g, &o, &f);
+            fx_context_set_interrupt(c, NULL, NULL);
+            if (status != FX_OK) {
+                ck_assert_int_eq(status, FX_ERR_CANCELLED);
+                ck_assert(f == NULL && left < 0);
+                ck_assert_int_eq(access(listing, F_OK), -1);
+                f = jit_compile(g, &o);
+                stopped++;
+            }
+            fx_function_free(f);
+            fx_context_free(c);
+            ck_assert_int_eq(memory.live, 0);
+            unlink(listing);
+            if (left >= 0)
+                break;
+        }
+        ck_assert_int_gt(stopped, 5);
+        ck_assert_int_eq(rmdir(folder), 0);
+    }
+}
+END_TEST
+
 static void add(TCase *t)
 {
     tcase_add_test(t, outputs_are_the_interpreters);
@@ -457,12 +596,15 @@ static void add(TCase *t)
     tcase_add_test(t, wrong_options);
     tcase_add_test(t, one_compile_serves_all_sizes);
     tcase_add_test(t, sizes_out_of_range);
+    tcase_add_test(t, sizes_that_are_expressions);
+    tcase_add_test(t, overlaps_among_many);
     tcase_add_test(t, sizes_narrowed);
     tcase_add_test(t, state_lasts);
     tcase_add_test(t, inputs_that_change);
     tcase_add_test(t, functions_that_are_gone);
     tcase_add_test(t, order_of_freeing);
     tcase_add_test(t, memory_runs_out_while_compiling);
+    tcase_add_test(t, compiles_broken_off);
 }
 
 int main(void)

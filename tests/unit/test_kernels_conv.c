@@ -101,12 +101,18 @@ START_TEST(conv_transpose2d) { random_cases(&variants[_i], TRANSPOSED, 60); }
 END_TEST
 
 /* y[kh][kw][ic][groups * oc]: sums of x * g over all pixels of the gradient g whose tap lies in the image. */
-static void run_weight_grad(const variant *v, fxrt_conv2d_desc d)
+static void run_weight_grad(const variant *v, fxrt_conv2d_desc d, bool dense)
 {
     char what[200];
     const int xc = d.groups * d.ic, yc = d.groups * d.oc;
-    const size_t x_size = random_strides(d.n, d.ih, d.iw, xc, &d.xs_n, &d.xs_h, &d.xs_w);
-    const size_t g_size = random_strides(d.n, d.oh, d.ow, yc, &d.ys_n, &d.ys_h, &d.ys_w), size = (size_t)(d.kh * d.kw * d.ic * yc);
+    size_t x_size = random_strides(d.n, d.ih, d.iw, xc, &d.xs_n, &d.xs_h, &d.xs_w);
+    size_t g_size = random_strides(d.n, d.oh, d.ow, yc, &d.ys_n, &d.ys_h, &d.ys_w), size = (size_t)(d.kh * d.kw * d.ic * yc);
+    if (dense) {
+        d.xs_w = xc, d.xs_h = d.iw * xc, d.xs_n = d.ih * d.iw * xc;
+        d.ys_w = yc, d.ys_h = d.ow * yc, d.ys_n = d.oh * d.ow * yc;
+        x_size = (size_t)(d.n * d.xs_n);
+        g_size = (size_t)(d.n * d.ys_n);
+    }
     snprintf(what, sizeof what, "%s n%d %dx%dx%d -> %dx%dx%d groups %d k %dx%d s %d,%d p %d,%d d %d,%d", v->name, d.n, d.ih, d.iw, d.ic, d.oh, d.ow,
              d.oc, d.groups, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.dh, d.dw);
     guarded x = random_image(d.n, d.ih, d.iw, xc, d.xs_n, d.xs_h, d.xs_w, x_size);
@@ -141,14 +147,19 @@ START_TEST(conv2d_weight_grad)
     if (!variant_runs_here(v))
         return;
     for (int i = 0; i < 80; i++)
-        run_weight_grad(v, random_desc(i % 4 ? CONV : DEPTHWISE));
+        run_weight_grad(v, random_desc(i % 4 ? CONV : DEPTHWISE), i % 3 == 0);
     /* several blocks of rows, in several images */
     const fxrt_conv2d_desc big = { .n = 3, .ih = 19, .iw = 23, .ic = 70, .oh = 19, .ow = 23, .oc = 35, .groups = 1, .kh = 3, .kw = 3,
                                    .sh = 1, .sw = 1, .ph = 1, .pw = 1, .dh = 1, .dw = 1 };
-    run_weight_grad(v, big);
+    run_weight_grad(v, big, false);
     const fxrt_conv2d_desc stem = { .n = 2, .ih = 64, .iw = 61, .ic = 3, .oh = 32, .ow = 31, .oc = 33, .groups = 1, .kh = 7, .kw = 7,
                                     .sh = 2, .sw = 2, .ph = 3, .pw = 3, .dh = 1, .dw = 1 };
-    run_weight_grad(v, stem);
+    run_weight_grad(v, stem, false);
+    /* pixel by pixel, in one line of several blocks */
+    const fxrt_conv2d_desc pointwise = { .n = 2, .ih = 31, .iw = 29, .ic = 70, .oh = 31, .ow = 29, .oc = 35, .groups = 1, .kh = 1, .kw = 1,
+                                         .sh = 1, .sw = 1, .dh = 1, .dw = 1 };
+    run_weight_grad(v, pointwise, true);
+    run_weight_grad(v, pointwise, false);
 }
 END_TEST
 

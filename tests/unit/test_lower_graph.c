@@ -1,7 +1,7 @@
 /* tests/unit/test_lower_graph.c: the pass runner and what the graph passes share. What single passes do is in tests/lower/.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "lower/rewrite.h"
-#include "tests/unit/fixture.h"
+#include "tests/unit/lowering.h"
 
 static const char model[] = "graph \"net\" imported\n"
                             "parameter conv.weight : f32[1, 1, 1, 1] = [2.0]\n"
@@ -17,16 +17,6 @@ static const char model[] = "graph \"net\" imported\n"
                             "%relu_ : f32[1, 1, 2, 2] = call_function[aten.relu_.default](%bn)\n"
                             "output((%relu_,))\n";
 
-static fx_graph *read_graph(const char *text)
-{
-    fx_graph *g = NULL;
-    ck_assert_int_eq(fx_graph_parse(ctx, "net.fx", text, strlen(text), &g), FX_OK);
-    FX_FOR_NODES(g, n)
-        if (n->op)
-            ck_assert_int_eq(fx_node_normalize(n), FX_OK);
-    return g;
-}
-
 typedef struct sink {
     char text[20000];
     size_t size;
@@ -39,18 +29,6 @@ static void collect(void *user, const char *text)
     ck_assert_uint_lt(s->size + n, sizeof s->text);
     memcpy(s->text + s->size, text, n + 1);
     s->size += n;
-}
-
-typedef struct job {
-    fx_graph *g;
-    fx_lower_options opt;
-    fx_program *program;
-} job;
-
-static fx_status lower(void *arg)
-{
-    job *j = arg;
-    return fx_lower_run(j->g, &j->opt, &j->program);
 }
 
 START_TEST(stops_after_a_pass)

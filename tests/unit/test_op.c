@@ -265,6 +265,42 @@ START_TEST(what_does_not_fit_is_named)
 }
 END_TEST
 
+/* Where the schema says int, an expression over symbols is refused: what reads the parameter reads numbers. Where it says SymInt, it is taken. */
+START_TEST(only_symints_are_symbolic)
+{
+    const fx_arg *n = fx_arg_sym(ctx, fx_sym_symbol(ctx, "n")), *mixed = fx_arg_seq(ctx, FX_ARG_LIST, 2, (const fx_arg *[]){fx_arg_int(ctx, 2), n});
+    int taken = 0, refused = 0;
+    for (int i = 1; i < FX_OP_COUNT; i++) {
+        const fx_schema *s = fx_op_schema(ctx, &fx_ops[i]);
+        int symbolic = 0, ints = 0;
+        for (int k = 0; k < s->n; k++) {
+            const fx_param *p = &s->params[k];
+            const char *got;
+            if (p->kind != FX_PARAM_INT && p->kind != FX_PARAM_INTS)
+                continue;
+            bool one = p->kind == FX_PARAM_INT || p->list_size, list = p->kind == FX_PARAM_INTS && p->list_size != 1;
+            ints++;
+            symbolic += p->symbolic;
+            for (int way = 0; way < 2; way++) {
+                const fx_arg *a = way ? mixed : n;
+                if (!(way ? list : one) || (way && p->list_size > 2))
+                    continue;
+                ck_assert_msg((fx_param_fit(ctx, p, a, &got) != NULL) == p->symbolic, "%s, %s", fx_ops[i].name, p->name);
+                taken += p->symbolic;
+                refused += !p->symbolic;
+                if (!p->symbolic)
+                    ck_assert_str_eq(got, "SymInt");
+            }
+        }
+        const char *said = strstr(fx_ops[i].schema, "SymInt"), *returns = strstr(fx_ops[i].schema, ") -> ");
+        ck_assert_msg((said && said < returns) == (symbolic > 0), "%s", fx_ops[i].name);
+        ck_assert(ints >= symbolic);
+    }
+    ck_assert_int_gt(taken, 100);
+    ck_assert_int_gt(refused, 100);
+}
+END_TEST
+
 START_TEST(in_place_is_known_by_name)
 {
     fx_node *n = call("aten.add_.Tensor", ARGS(X, W), 0, NULL, NULL);
@@ -332,6 +368,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, keywords_may_reorder_operands);
     tcase_add_test(t, values_are_converted);
     tcase_add_test(t, what_does_not_fit_is_named);
+    tcase_add_test(t, only_symints_are_symbolic);
     tcase_add_test(t, in_place_is_known_by_name);
     tcase_add_test(t, calls_are_built);
 }

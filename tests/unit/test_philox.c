@@ -159,6 +159,7 @@ START_TEST(refused_and_numbered)
         "%s : i64[3] = placeholder[s]\n%u = call_function[fxcc.philox.default](%s, [4], stream=0)\noutput((%u,))\n",
         "%s : i64[2] = placeholder[s]\n%u = call_function[fxcc.philox.default](%s, [4], stream=-1)\noutput((%u,))\n",
         "%s : i64[2] = placeholder[s]\n%u = call_function[fxcc.philox.default](%s, [1000000, 1000000], stream=0)\noutput((%u,))\n",
+        "symbol n in [2, 9]\n%s : i64[2] = placeholder[s]\n%x : f32[n] = placeholder[x]\n%u = call_function[fxcc.philox.default](%s, [4], stream=sym(n))\noutput((%u,))\n",
         "%s : i64[2] = placeholder[s]\n%u = call_function[fxcc.philox.default](%s, [4], stream=0, dtype=torch.int32)\noutput((%u,))\n",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
