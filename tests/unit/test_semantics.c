@@ -131,7 +131,7 @@ START_TEST(in_memory)
 }
 END_TEST
 
-static const fz_build builds[] = {{"gcc", "-O0", false}, {"gcc", "-O3", false}, {"gcc", "-O1", true}, {"clang", "-O2", false}};
+static const fz_build builds[] = {{"gcc", "-O0", false, NULL}, {"gcc", "-O3", false, NULL}, {"gcc", "-O1", true, NULL}, {"clang", "-O2", false, NULL}};
 
 START_TEST(emitted)
 {
