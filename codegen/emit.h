@@ -244,9 +244,17 @@ fx_status fx_cuda_steps(fx_emit *e, fx_text *t);
 /* cuda_launch.c: in NAME_run, a launch for each kernel */
 void fx_cuda_launch_all(fx_emit *e, fx_text *t);
 
-/* cuda_host.c: NAME.h and NAME.cu */
+/* cuda_header.c: NAME.h, texts of statuses */
 fx_status fx_cuda_header(fx_emit *e);
+void fx_cuda_strings(fx_emit *e, fx_text *t);
+
+/* cuda_host.c: NAME.cu */
 fx_status fx_cuda_source(fx_emit *e);
+bool fx_cuda_has_checks(const fx_emit *e);       /* some kernel may report a failure */
+
+/* cuda_load.c, cuda_run.c: parts of it: weights; run, wait */
+void fx_cuda_load(fx_emit *e, fx_text *t);
+void fx_cuda_run(fx_emit *e, fx_text *t);
 
 /* cuda_build.c: Makefile, CMakeLists.txt */
 void fx_cuda_build(fx_emit *e);
