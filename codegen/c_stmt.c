@@ -103,7 +103,8 @@ fx_status fx_c_refuse(fx_emit *e, const char *what)
 static fx_status scan_barrier(void *user, const fx_stmt *s)
 {
     (void)s;
-    return fx_c_refuse(user, "a barrier");
+    const fx_emit *e = user;
+    return e->say->gpu ? FX_OK : fx_c_refuse(user, "a barrier");
 }
 
 /* A parallel loop that is the innermost one too: compilers are told that its iterations make vectors. */
@@ -119,7 +120,7 @@ fx_status fx_c_scan_loop(void *user, const fx_stmt *loop)
 {
     fx_emit *e = user;
     bool once = fx_dim_is(loop->extent, 1), both = is_both(loop);
-    if (loop->loop == FX_LOOP_BLOCK || loop->loop == FX_LOOP_THREAD || (loop->loop == FX_LOOP_GRID && !e->say->gpu))
+    if (loop->loop >= FX_LOOP_GRID && !e->say->gpu)
         return fx_c_refuse(e, "a loop over blocks or threads");
     e->fact->loops++;
     e->loops[loop->var].extent = loop->extent;
@@ -593,7 +594,8 @@ static fx_status array(void *user, const fx_stmt *s)
     fx_emit *e = user;
     const fx_buf *b = &e->p->bufs[s->buf];
     e->params[s->buf] = fx_names_make(e->scope, b->name, FX_IDENT_MAX, "array");
-    fx_emit_line(e, "%s %s[%lld];", fx_c_type(b->dtype), e->params[s->buf], (long long)(b->numel.value > 0 ? b->numel.value : 1));
+    fx_emit_line(e, "%s%s %s[%lld];", e->block && !e->in_threads ? "__shared__ " : "", fx_c_type(b->dtype), e->params[s->buf],
+                 (long long)(b->numel.value > 0 ? b->numel.value : 1));
     return FX_OK;
 }
 

@@ -6,45 +6,50 @@
 
 typedef struct grid {
     const fx_stmt *axis[3];       /* NULL: the grid is flat there */
+    int64_t threads[3];           /* of a block */
 } grid;
 
 static grid grid_of(const fx_step *step)
 {
-    grid g = {{NULL}};
-    const fx_stmt *s = step->body;
-    while (s && s->kind == FX_ST_COMMENT)
-        s = s->next;
-    for (; s && s->kind == FX_ST_LOOP && s->loop == FX_LOOP_GRID; s = s->body)
+    grid g = {.threads = {1, 1, 1}};
+    const fx_stmt *s = fx_cuda_nest(step);
+    fx_cuda_threads(s, g.threads);
+    for (; s && s->kind == FX_ST_LOOP && (s->loop == FX_LOOP_GRID || s->loop == FX_LOOP_BLOCK); s = s->body) {
         g.axis[s->axis] = s;
+        if (s->loop == FX_LOOP_GRID)
+            g.threads[s->axis] = s->threads;
+    }
     return g;
 }
 
-static const char *blocks(fx_emit *e, const fx_stmt *s)
+static const char *blocks(fx_emit *e, const grid *g, int axis)
 {
+    const fx_stmt *s = g->axis[axis];
+    int threads = s && s->loop == FX_LOOP_GRID ? s->threads : 1;
     if (!s)
         return "1";
     if (fx_dim_known(s->extent))
-        return fx_arena_printf(e->local, "%lld", (long long)((s->extent.value + s->threads - 1) / s->threads));
-    if (s->threads == 1)
+        return fx_arena_printf(e->local, "%lld", (long long)((s->extent.value + threads - 1) / threads));
+    if (threads == 1)
         return fx_arena_printf(e->local, "(unsigned)%s", fx_c_factor(e, s->extent));
-    return fx_arena_printf(e->local, "(unsigned)((%s + %d) / %d)", fx_c_dim(e, s->extent), s->threads - 1, s->threads);
+    return fx_arena_printf(e->local, "(unsigned)((%s + %d) / %d)", fx_c_dim(e, s->extent), threads - 1, threads);
 }
 
-static const char *threads(fx_emit *e, const fx_stmt *s)
+static const char *threads(fx_emit *e, const grid *g, int axis)
 {
-    return s ? fx_arena_printf(e->local, "%d", s->threads) : "1";
+    return fx_arena_printf(e->local, "%lld", (long long)g->threads[axis]);
 }
 
 /* "dim3(4, 56)": axes at the end that are flat are left out. */
-static const char *dim3(fx_emit *e, const grid *g, const char *along(fx_emit *e, const fx_stmt *s))
+static const char *dim3(fx_emit *e, const grid *g, const char *along(fx_emit *e, const grid *g, int axis))
 {
     fx_text t;
     fx_text_init(&t, e->local);
     int n = 3;
-    while (n > 1 && strcmp(along(e, g->axis[n - 1]), "1") == 0)
+    while (n > 1 && strcmp(along(e, g, n - 1), "1") == 0)
         n--;
     for (int a = 0; a < n; a++)
-        fx_printf(&t, "%s%s", a ? ", " : "dim3(", along(e, g->axis[a]));
+        fx_printf(&t, "%s%s", a ? ", " : "dim3(", along(e, g, a));
     fx_puts(&t, ")");
     return t.data;
 }

@@ -33,20 +33,116 @@ static fx_status refuse_calls(const fx_program *p)
                    first->title ? first->title : first->name, fx_kernel_get(find_call(first->body)->call->kernel)->name, more);
 }
 
-/* The loop over a grid that a launch is, behind its comments; NULL: it is none, and nothing to do. */
-static const fx_stmt *grid_of(const fx_stmt *s)
+const fx_stmt *fx_cuda_nest(const fx_step *launch)
 {
+    const fx_stmt *s = launch->body;
     while (s && s->kind == FX_ST_COMMENT)
         s = s->next;
     return s;
 }
 
-static bool is_empty(const fx_stmt *grid)
+static bool is_loop(const fx_stmt *s, fx_loop_kind kind)
 {
-    for (; grid && grid->kind == FX_ST_LOOP && grid->loop == FX_LOOP_GRID; grid = grid->body)
-        if (fx_dim_known(grid->extent) && grid->extent.value <= 0)
+    return s && s->kind == FX_ST_LOOP && s->loop == kind;
+}
+
+static bool is_empty(const fx_stmt *s)
+{
+    for (; is_loop(s, FX_LOOP_GRID) || is_loop(s, FX_LOOP_BLOCK); s = s->body)
+        if (fx_dim_known(s->extent) && s->extent.value <= 0)
             return true;
     return false;
+}
+
+void fx_cuda_threads(const fx_stmt *s, int64_t threads[3])
+{
+    for (; s; s = s->next) {
+        if (is_loop(s, FX_LOOP_THREAD) && s->extent.value > threads[s->axis])
+            threads[s->axis] = s->extent.value;
+        fx_cuda_threads(s->body, threads);
+    }
+}
+
+static bool stores_to(const fx_stmt *s, int buf)
+{
+    for (; s; s = s->next)
+        if ((s->kind == FX_ST_STORE && s->buf == buf) || stores_to(s->body, buf))
+            return true;
+    return false;
+}
+
+static bool loads_stored(const fx_stmt *kernel, const fx_sexpr *x)
+{
+    bool loads = x && x->op == FX_S_LOAD && stores_to(kernel, x->buf);
+    for (int i = 0; x && i < fx_sop_arity(x->op) && !loads; i++)
+        loads = loads_stored(kernel, x->arg[i]);
+    return loads;
+}
+
+/* The one loop over threads in another one's body, behind comments and arrays; NULL: what is there is for a thread. */
+static const fx_stmt *inner_threads(const fx_stmt *loop)
+{
+    const fx_stmt *s = loop->body;
+    while (s && s->kind == FX_ST_COMMENT)
+        s = s->next;
+    return is_loop(s, FX_LOOP_THREAD) ? s : NULL;
+}
+
+/* What a block's body may have: statements that every thread runs alike, and loops over threads, each all of what is inside the one around. */
+static const char *wrong_in_block(const fx_stmt *kernel, const fx_stmt *s, uint64_t *shared, const fx_program *p)
+{
+    for (const char *wrong = NULL; s; s = s->next) {
+        const fx_stmt *inner = NULL;
+        switch (s->kind) {
+        case FX_ST_COMMENT:
+            break;
+        case FX_ST_ARRAY:
+            *shared += (fx_buf_bytes(&p->bufs[s->buf]) + 15) / 16 * 16;
+            break;
+        case FX_ST_LOCAL: case FX_ST_SET:
+            if (loads_stored(kernel, s->value))
+                return "a value outside the loops over threads is read from what they store to";
+            break;
+        case FX_ST_LOOP:
+            for (inner = s; is_loop(inner, FX_LOOP_THREAD); inner = inner_threads(inner)) {
+                if (!fx_dim_known(inner->extent))
+                    return "a block's number of threads depends on sizes";
+                if (inner != s && inner->next)
+                    return "a loop over threads is not all of what is inside another one";
+            }
+            if (s->loop == FX_LOOP_THREAD)
+                break;
+            if (s->loop != FX_LOOP_SERIAL && s->loop != FX_LOOP_UNROLLED)
+                return "a loop of blocks is not all of what is inside another one";
+            wrong = wrong_in_block(kernel, s->body, shared, p);
+            if (wrong)
+                return wrong;
+            break;
+        default:
+            return "a statement outside the loops over threads is not for all of them";
+        }
+    }
+    return NULL;
+}
+
+static fx_status check_blocks(const fx_program *p, const fx_step *step, const fx_stmt *s)
+{
+    enum { MOST_SHARED = 48 << 10, MOST_THREADS = 1024, MOST_Z = 64 };
+    int64_t n[3] = {1, 1, 1};
+    uint64_t shared = 0;
+    while (is_loop(s->body, FX_LOOP_BLOCK) && !s->body->next)
+        s = s->body;
+    const char *wrong = wrong_in_block(s->body, s->body, &shared, p);
+    if (wrong)
+        return fx_fail(p->ctx, FX_INTERNAL, &step->loc, "step '%s': %s", step->name, wrong);
+    fx_cuda_threads(s->body, n);
+    if (n[0] > MOST_THREADS || n[1] > MOST_THREADS || n[2] > MOST_Z || n[0] * n[1] * n[2] > MOST_THREADS)
+        return fx_fail(p->ctx, FX_INTERNAL, &step->loc, "step '%s': expected a block of 1 to %d threads, 1 to %d along z, got %lld x %lld x %lld", step->name,
+                       MOST_THREADS, MOST_Z, (long long)n[0], (long long)n[1], (long long)n[2]);
+    if (shared > MOST_SHARED)
+        return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &step->loc, "step '%s': expected at most %d bytes of shared memory in a block, which every device has, got %llu",
+                       step->name, MOST_SHARED, (unsigned long long)shared);
+    return FX_OK;
 }
 
 /* Comments belong to the launch that follows them. */
@@ -59,8 +155,10 @@ static fx_status split_step(fx_program *out, const fx_step *step)
         tail = &copy->next;
         if (s->kind == FX_ST_COMMENT)
             continue;
-        if (s->kind != FX_ST_LOOP || s->loop != FX_LOOP_GRID)
-            return fx_fail(out->ctx, FX_INTERNAL, &step->loc, "step '%s': a statement outside a loop over a grid", step->name);
+        if (!is_loop(s, FX_LOOP_GRID) && !is_loop(s, FX_LOOP_BLOCK))
+            return fx_fail(out->ctx, FX_INTERNAL, &step->loc, "step '%s': a statement outside a loop over a grid or blocks", step->name);
+        if (is_loop(s, FX_LOOP_BLOCK))
+            FX_TRY(check_blocks(out, step, s));
         if (!is_empty(s)) {
             fx_step launch = *step;
             launch.body = first;
@@ -157,7 +255,7 @@ static void put_guard(fx_emit *e)
 {
     fx_text t;
     fx_text_init(&t, e->local);
-    for (const fx_stmt *s = grid_of(e->step->body); s && s->kind == FX_ST_LOOP && s->loop == FX_LOOP_GRID; s = s->body)
+    for (const fx_stmt *s = fx_cuda_nest(e->step); is_loop(s, FX_LOOP_GRID); s = s->body)
         if (fx_cuda_guard(s))
             fx_printf(&t, "%s%s >= %s", t.size ? " || " : "", e->loops[s->var].name, fx_c_dim(e, s->extent));
     if (!t.size)
@@ -209,44 +307,163 @@ static fx_status aligned_end(fx_emit *e, const fx_stmt *loop)
     return FX_OK;
 }
 
-static fx_status loop_begin(void *user, const fx_stmt *loop)
+static fx_status grid_begin(fx_emit *e, const fx_stmt *loop)
 {
     static const char *const usual[] = {"x", "y", "z"};
+    fx_loopname *l = &e->loops[loop->var];
+    char axis = usual[loop->axis][0];
+    bool alone = loop->loop == FX_LOOP_BLOCK || loop->threads == 1;
+    l->extent = loop->extent;
+    l->name = NULL;
+    if (fx_dim_is(loop->extent, 1))
+        return FX_OK;
+    l->name = fx_names_make(e->scope, loop->hint ? loop->hint : usual[loop->axis], 24, "i");
+    const char *type = e->fact->wide ? "ptrdiff_t" : "int", *cast = e->fact->wide ? "(ptrdiff_t)" : "";
+    if (alone)
+        fx_emit_line(e, "const %s %s = blockIdx.%c;", type, l->name, axis);
+    else if (fx_dim_known(loop->extent) && loop->extent.value <= loop->threads)
+        fx_emit_line(e, "const %s %s = threadIdx.%c;", type, l->name, axis);
+    else
+        fx_emit_line(e, "const %s %s = %sblockIdx.%c * %d + threadIdx.%c;", type, l->name, cast, axis, loop->threads, axis);
+    return FX_OK;
+}
+
+/* ---- threads of a block ----------------------------------------------------------------------------------------------------------- */
+
+static const char *hint_of(const fx_stmt *s, int axis)
+{
+    const char *hint = NULL;
+    for (; s && !hint; s = s->next)
+        hint = is_loop(s, FX_LOOP_THREAD) && s->axis == axis && s->hint ? s->hint : hint_of(s->body, axis);
+    return hint;
+}
+
+/* A thread's numbers, which all loops over threads have in common. */
+static void block_begin(fx_emit *e, const fx_stmt *body)
+{
+    static const char *const usual[] = {"tx", "ty", "tz"};
+    fx_block *b = e->block = FX_NEW(e->local, fx_block);
+    for (int a = 0; a < 3; a++)
+        b->threads[a] = 1;
+    fx_cuda_threads(body, b->threads);
+    for (int a = 0; a < 3; a++) {
+        if (b->threads[a] == 1)
+            continue;
+        const char *hint = hint_of(body, a);
+        b->name[a] = fx_names_make(e->scope, hint ? hint : usual[a], 24, "t");
+        fx_emit_line(e, "const %s %s = threadIdx.%c;", e->fact->wide ? "ptrdiff_t" : "int", b->name[a], "xyz"[a]);
+    }
+    for (const fx_stmt *s = body; s; s = s->next)
+        if (s->kind != FX_ST_COMMENT)
+            b->last = s;
+}
+
+/* Threads that the loops do not count wait behind them. */
+static void enter_threads(fx_emit *e, const fx_stmt *loop)
+{
+    const fx_stmt *along[3] = {NULL};
+    fx_text t;
+    fx_text_init(&t, e->local);
+    for (const fx_stmt *s = loop; s; s = inner_threads(s))
+        along[s->axis] = s;
+    for (int a = 0; a < 3; a++) {
+        int64_t threads = e->block->threads[a];
+        const char *name = e->block->name[a], *and = t.size ? " && " : "";
+        if (threads > 1 && (!along[a] || along[a]->extent.value == 1))
+            fx_printf(&t, "%s%s == 0", and, name);
+        else if (along[a] && along[a]->extent.value < threads)
+            fx_printf(&t, "%s%s < %lld", and, name, (long long)along[a]->extent.value);
+    }
+    e->narrow = t.size > 0;
+    if (e->narrow) {
+        fx_emit_line(e, "if (%s) {", t.data);
+        e->indent++;
+    }
+}
+
+static fx_status threads_begin(fx_emit *e, const fx_stmt *loop)
+{
+    if (e->in_threads++ == 0)
+        enter_threads(e, loop);
+    e->loops[loop->var].extent = loop->extent;
+    e->loops[loop->var].name = fx_dim_is(loop->extent, 1) ? NULL : e->block->name[loop->axis];
+    return FX_OK;
+}
+
+static const fx_stmt *last_of(const fx_stmt *loop)
+{
+    const fx_stmt *s = loop->body;
+    while (s && s->next)
+        s = s->next;
+    return is_loop(s, FX_LOOP_THREAD) ? last_of(s) : s;
+}
+
+/* What follows begins when all have done. */
+static fx_status threads_end(fx_emit *e, const fx_stmt *loop)
+{
+    if (--e->in_threads)
+        return FX_OK;
+    if (e->narrow) {
+        e->indent--;
+        fx_emit_line(e, "}");
+    }
+    const fx_stmt *last = last_of(loop);
+    if (loop != e->block->last && !(last && last->kind == FX_ST_BARRIER))
+        fx_emit_line(e, "__syncthreads();");
+    return FX_OK;
+}
+
+static fx_status barrier(void *user, const fx_stmt *s)
+{
+    (void)s;
+    fx_emit *e = user;
+    if (e->narrow)
+        return fx_fail(e->ctx, FX_INTERNAL, &e->step->loc, "step '%s': a barrier that not all threads of the block reach", e->step->name);
+    fx_emit_line(e, "__syncthreads();");
+    return FX_OK;
+}
+
+static fx_status step_begin(void *user, const fx_step *step)
+{
+    fx_emit *e = user;
+    e->block = NULL;
+    return fx_c_step_hooks.step_begin(user, step);
+}
+
+static fx_status loop_begin(void *user, const fx_stmt *loop)
+{
     fx_emit *e = user;
     if (loop->aligned)
         return aligned_begin(e, loop);
-    if (loop->loop != FX_LOOP_GRID)
+    if (loop->loop == FX_LOOP_THREAD)
+        return threads_begin(e, loop);
+    if (loop->loop != FX_LOOP_GRID && loop->loop != FX_LOOP_BLOCK)
         return fx_c_step_hooks.loop_begin(user, loop);
-    fx_loopname *l = &e->loops[loop->var];
-    char axis = usual[loop->axis][0];
-    l->extent = loop->extent;
-    l->name = NULL;
-    if (!fx_dim_is(loop->extent, 1)) {
-        l->name = fx_names_make(e->scope, loop->hint ? loop->hint : usual[loop->axis], 24, "i");
-        const char *type = e->fact->wide ? "ptrdiff_t" : "int", *cast = e->fact->wide ? "(ptrdiff_t)" : "";
-        if (loop->threads == 1)
-            fx_emit_line(e, "const %s %s = blockIdx.%c;", type, l->name, axis);
-        else if (fx_dim_known(loop->extent) && loop->extent.value <= loop->threads)
-            fx_emit_line(e, "const %s %s = threadIdx.%c;", type, l->name, axis);
+    FX_TRY(grid_begin(e, loop));
+    if (!is_loop(loop->body, loop->loop)) {
+        if (loop->loop == FX_LOOP_GRID)
+            put_guard(e);
         else
-            fx_emit_line(e, "const %s %s = %sblockIdx.%c * %d + threadIdx.%c;", type, l->name, cast, axis, loop->threads, axis);
+            block_begin(e, loop->body);
     }
-    if (!(loop->body && loop->body->kind == FX_ST_LOOP && loop->body->loop == FX_LOOP_GRID))
-        put_guard(e);
     return FX_OK;
 }
 
 static fx_status loop_end(void *user, const fx_stmt *loop)
 {
-    if (loop->loop == FX_LOOP_GRID)
+    if (loop->loop == FX_LOOP_GRID || loop->loop == FX_LOOP_BLOCK)
         return FX_OK;
+    if (loop->loop == FX_LOOP_THREAD)
+        return threads_end(user, loop);
     return loop->aligned ? aligned_end(user, loop) : fx_c_step_hooks.loop_end(user, loop);
 }
 
 fx_status fx_cuda_steps(fx_emit *e, fx_text *t)
 {
     fx_hooks hooks = fx_c_step_hooks;
+    hooks.step_begin = step_begin;
     hooks.loop_begin = loop_begin;
     hooks.loop_end = loop_end;
+    hooks.barrier = barrier;
     return fx_c_steps(e, t, &hooks);
 }

@@ -87,6 +87,13 @@ typedef struct fx_piece {
     const char *name;
 } fx_piece;
 
+/* A kernel of blocks whose threads wait for one another: how many they are along each axis, as the longest loop over them. */
+typedef struct fx_block {
+    int64_t threads[3];
+    const char *name[3];         /* of a thread's number along the axis; NULL: there is one */
+    const fx_stmt *last;         /* the statement that ends the kernel */
+} fx_block;
+
 typedef struct fx_emit {
     fx_program *p;
     const fx_emit_options *opt;
@@ -141,6 +148,9 @@ typedef struct fx_emit {
     fx_loopname *loops;          /* by loop variable */
     const char **params;         /* by buffer: its name as parameter; NULL: none */
     fx_piece *pieces; size_t n_pieces, cap_pieces; /* CUDA: of the aligned loop at hand */
+    fx_block *block;             /* CUDA: of the kernel at hand; NULL: its threads are each alone */
+    int in_threads;              /* CUDA: loops over threads around */
+    bool narrow;                 /* CUDA: not all threads of the block run them */
 } fx_emit;
 
 void fx_emit_line(fx_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* indented, with a newline */
@@ -237,6 +247,8 @@ bool fx_c_changes_inputs(const fx_emit *e);
 
 /* cuda_stmt.c: launches as kernels */
 fx_status fx_cuda_launches(fx_program *p, fx_program *out); /* the same with a step for each launch; refuses what has no CUDA form */
+const fx_stmt *fx_cuda_nest(const fx_step *launch); /* its loop over a grid or blocks, behind comments */
+void fx_cuda_threads(const fx_stmt *s, int64_t threads[3]); /* of a block: at least those, along each axis */
 bool fx_cuda_guard(const fx_stmt *grid);         /* whether the last block of the axis has threads too many */
 fx_status fx_cuda_scan(fx_emit *e);
 fx_status fx_cuda_steps(fx_emit *e, fx_text *t);
