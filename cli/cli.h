@@ -118,6 +118,8 @@ int print_changes(const char *command, fx_graph *before, fx_graph *after);
 
 typedef enum way { WAY_INTERPRETER, WAY_C, WAY_JIT, N_WAYS } way;
 extern const char *const way_names[N_WAYS]; /* "interpreter", "c", "jit" */
+/* 1, with a message, where the target that the options name is a GPU's: none of the ways is for one. */
+int refuse_gpu(const char *command, fx_context *ctx, const fx_compile_options *options);
 /* "c,jit" as a mask of 1 << way; false: a name that is none, or no name. */
 bool parse_ways(const char *list, unsigned *ways);
 

@@ -319,7 +319,7 @@ int cmd_bench(int argc, char **argv)
     if (!ctx)
         return 1;
     progress_begin("timing");
-    int rc = bench(command, ctx, &a);
+    int rc = refuse_gpu(command, ctx, &a.options) || bench(command, ctx, &a);
     report(command, ctx, a.verbose);
     end_options(&a.options);
     fx_context_free(ctx);

@@ -316,7 +316,7 @@ int cmd_check(int argc, char **argv)
     if (!ctx)
         return 1;
     progress_begin("checking");
-    int rc = check(command, ctx, &a);
+    int rc = refuse_gpu(command, ctx, &a.options) || check(command, ctx, &a);
     report(command, ctx, false);
     fx_context_free(ctx);
     end_options(&a.options);

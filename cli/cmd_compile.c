@@ -19,7 +19,7 @@ typedef struct arguments {
 static const char *const forms[] = {"llvm-ir", "asm", "obj"};
 enum { N_FORMS = sizeof forms / sizeof forms[0] };
 
-enum { KEY_PREFIX = 0x100, KEY_WEIGHTS, KEY_LINK_RUNTIME, KEY_CHECK, KEY_GOLDEN, KEY_JSON, KEY_EMIT };
+enum { KEY_PREFIX = 0x100, KEY_WEIGHTS, KEY_LINK_RUNTIME, KEY_CHECK, KEY_GOLDEN, KEY_JSON, KEY_EMIT, KEY_ARCH, KEY_TF32 };
 
 static fx_jit_form form_of(const arguments *a)
 {
@@ -96,6 +96,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->c_only = "--json";
         a->json = true;
         return 0;
+    case KEY_ARCH:
+        a->c_only = "--arch";
+        a->options.arch = arg;
+        return 0;
+    case KEY_TF32:
+        a->c_only = "--allow-tf32";
+        a->options.allow_tf32 = true;
+        return 0;
     case KEY_EMIT:
         parse_form(state, a, arg);
         return 0;
@@ -121,8 +129,10 @@ static const struct argp_option options[] = {
     {"weights", KEY_WEIGHTS, "FORM", 0,
      "c: as arrays in C (default up to 1 MB); bin: a file to load or map (default above); incbin: taken in by the assembler", 0},
     {"link-runtime", KEY_LINK_RUNTIME, NULL, 0, "call libfxrt instead of pasting its kernels into the file", 0},
-    {"check", KEY_CHECK, NULL, 0, "also write NAME_check.c: golden vectors, computed by the reference interpreter", 0},
+    {"check", KEY_CHECK, NULL, 0, "also write NAME_check.c or .cu: golden vectors, computed by the reference interpreter", 0},
     {"golden", KEY_GOLDEN, "FILE.npz", 0, "take the golden vectors from a file: the inputs in order, then the outputs", 0},
+    {"arch", KEY_ARCH, "LIST", 0, "of CUDA: what to build for, 80,90,120 say: code for each, PTX of the newest for later ones (default: the target's)", 0},
+    {"allow-tf32", KEY_TF32, NULL, 0, "of CUDA: products of float32 may be rounded to TF32, which is faster", 0},
     {"json", KEY_JSON, NULL, 0, "print the sizes of what was emitted, and the flags to build it with, as JSON", 0},
     {"verbose", 'v', NULL, 0, "print remarks", 0},
     {0}};
@@ -180,7 +190,7 @@ int cmd_compile(int argc, char **argv)
     if (status == FX_OK && a.json)
         printf("{\"target\": \"%s\", \"cflags\": \"%s\", \"arena_size\": %" PRIu64 ", \"live_size\": %" PRIu64 ", \"weights_size\": %" PRIu64
                ", \"source_size\": %" PRIu64 ", \"kernels\": %zu, \"loops\": %zu}\n",
-               target.name, target.cflags ? target.cflags : "", result.arena_size, result.live_size, result.weights_size, result.source_size,
+               target.name, result.cflags ? result.cflags : "", result.arena_size, result.live_size, result.weights_size, result.source_size,
                result.kernels, result.loops);
     fx_context_free(ctx);
     end_options(&a.options);

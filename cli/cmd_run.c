@@ -66,8 +66,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "expected a model to run");
         if (a->interpret && a->emit_c)
             argp_error(state, "expected --interpret or --emit-c, got both");
-        if (a->options.target && !a->emit_c)
-            argp_error(state, "expected --emit-c with --target: what LLVM compiles in memory is for this machine");
         if ((a->level || a->debug) && a->way != WAY_JIT)
             argp_error(state, "expected %s without %s, since it is of LLVM", a->level ? "-O" : "--debug", a->interpret ? "--interpret" : "--emit-c");
         if (!a->output)
@@ -107,6 +105,9 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
     size_t n_inputs, n_outputs = 0;
     int rc = 1;
 
+    if (a->options.target && !a->emit_c)
+        return complain(command, "expected --emit-c with --target: what LLVM compiles in memory is for this machine");
+
     if (fx_load_model(ctx, a->model, &graph) != FX_OK || fx_graph_add_philox_state(graph, false, &graph) != FX_OK ||
         read_inputs(ctx, graph, a->n_files, a->files, &n_inputs, &inputs) != FX_OK)
         return 1;
@@ -145,7 +146,7 @@ int cmd_run(int argc, char **argv)
     if (!ctx)
         return 1;
     progress_begin(a.way == WAY_INTERPRETER ? "interpreting" : "running");
-    int rc = run(command, ctx, &a);
+    int rc = refuse_gpu(command, ctx, &a.options) || run(command, ctx, &a);
     report(command, ctx, a.verbose);
     end_options(&a.options);
     fx_context_free(ctx);

@@ -87,10 +87,6 @@ static int build(const char *command, fx_context *ctx, const fx_compile_options 
     }
     if (fx_target_describe(ctx, options->target ? options->target : "native", &target) != FX_OK || write_text(command, shim_c, shim, sizeof shim - 1))
         goto done;
-    if (!strcmp(target.isa, "cuda")) {
-        complain(command, "target %s: expected that of a CPU, as the emitted code is run here; 'fxcc compile' writes CUDA sources", target.name);
-        goto done;
-    }
     snprintf(cc_words, sizeof cc_words, "%s", cc && *cc ? cc : "cc");
     snprintf(flags, sizeof flags, "%s", target.cflags ? target.cflags : "");
     snprintf(user_flags, sizeof user_flags, "%s", cflags ? cflags : plain);

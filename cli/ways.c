@@ -24,6 +24,18 @@ bool parse_ways(const char *list, unsigned *ways)
     return *ways != 0;
 }
 
+int refuse_gpu(const char *command, fx_context *ctx, const fx_compile_options *options)
+{
+    fx_target_info target;
+
+    if (!options->target)
+        return 0;
+    if (fx_target_describe(ctx, options->target, &target) != FX_OK)
+        return 1;
+    return !target.gpu ? 0 : complain(command, "target %s: expected that of a CPU; 'fxcc compile --check' writes CUDA sources and a program "
+                                                     "that runs and judges them", target.name);
+}
+
 double seconds_now(void)
 {
     struct timespec t;

@@ -109,7 +109,13 @@ fx_status fx_lower_options_from(fx_context *ctx, const fx_compile_options *o, fx
                                 .stop_after = o->stop_after, .time_passes = o->time_passes, .out = o->log, .user = o->log_user,
                                 .unproved_warn = o->unproved_warn};
     FX_TRY(parse_parts(ctx, o->disable, &lower->off));
-    return fx_target_get(ctx, o->target ? o->target : "native", &lower->target);
+    FX_TRY(fx_target_get(ctx, o->target ? o->target : "native", &lower->target));
+    if (o->arch)
+        FX_TRY(fx_target_set_archs(ctx, &lower->target, o->arch));
+    if (o->allow_tf32 && !fx_target_is_gpu(&lower->target))
+        return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "allow_tf32: expected a GPU's target with it, got %s", lower->target.name);
+    lower->target.tf32 = o->allow_tf32;
+    return FX_OK;
 }
 
 fx_status fx_sized_copy(fx_graph *graph, const fx_compile_options *o, fx_graph **out)
@@ -161,6 +167,7 @@ static fx_status compile(void *arg)
     FX_TRY((gpu ? fx_emit_cuda : fx_emit_c)(job->program, &emit, &n_files, &files));
     FX_TRY(fx_write_files(ctx, job->dir, n_files, files, &job->write));
 
+    job->result.cflags = fx_intern(ctx, job->program->target.cflags ? job->program->target.cflags : "");
     job->result.arena_size = job->program->arena_size;
     job->result.weights_size = job->program->weights_size;
     job->result.live_size = job->program->live_size;

@@ -41,7 +41,7 @@ fx_status fx_target_describe(fx_context *ctx, const char *name_or_file, fx_targe
     target_job job = {.ctx = ctx, .name = name_or_file};
 
     FX_TRY(fx_protect(ctx, get_target, &job));
-    *info = (fx_target_info){job.target.name, job.target.isa, job.target.cflags, job.target.lanes};
+    *info = (fx_target_info){job.target.name, job.target.isa, job.target.cflags, job.target.lanes, fx_target_is_gpu(&job.target)};
     return FX_OK;
 }
 

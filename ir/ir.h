@@ -827,12 +827,16 @@ typedef struct fx_target {
     const char *isa;       /* suffix of libfxrt's symbols: "avx2" */
     int sm;                /* of a GPU: what its code is for, 75 for sm_75; 0: not a GPU */
     int threads;           /* of a GPU: of a block, usually */
+    const int *archs; int n_archs; /* of a GPU: what sources are built for, ascending; none: sm alone */
+    bool tf32;             /* of a GPU: products of float32 may be rounded to TF32 */
     unsigned lacks;        /* 1u << dtype for each that programs must not compute in or hold; 0: all exist */
 } fx_target;
 
 /* A preset (generic, x86_64-avx2, x86_64-avx512, native, aarch64, cortex-m4, cuda, cuda-sm_75, ..., cuda-sm_120) or a file of `key = value` lines. */
 fx_status fx_target_get(fx_context *ctx, const char *name_or_file, fx_target *out);
 bool fx_target_is_gpu(const fx_target *target);
+/* target_gpu.c: to be built for the architectures of a list, "80,90,120": code for each, and PTX of the newest. Sets archs and cflags. */
+fx_status fx_target_set_archs(fx_context *ctx, fx_target *target, const char *list);
 void fx_target_print(fx_text *t, const fx_target *target);            /* the file form; parses back */
 
 #endif

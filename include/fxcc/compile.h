@@ -28,13 +28,15 @@ typedef struct fx_compile_options {
     const char *prefix;       /* of symbols and file names; NULL: from the model's name */
     fx_weights weights;       /* default: in C up to 1 MB, .bin above */
     bool link_runtime;        /* call libfxrt instead of pasting the kernels into the file */
-    bool check;               /* also NAME_check.c, with golden vectors by the reference interpreter on seeded inputs */
+    bool check;               /* also NAME_check.c (NAME_check.cu), with golden vectors by the reference interpreter on seeded inputs */
     const char *golden;       /* .npz with inputs then outputs: golden vectors for NAME_check.c (implies check) */
     int threads;              /* most threads the emitted code may use; 0: 8 */
     bool unproved_warn;       /* a loop that is not proved (fxcc/prove.h) is a warning, not an error */
     /* Sizes the model leaves open, narrowed or fixed: "s0=8", "s0=2..16"; by an input's axis: "x:0=8". n_dims of them. */
     const char *const *dims;
     size_t n_dims;
+    const char *arch;         /* of CUDA: architectures to build for, "80,90,120": code for each, PTX of the newest. NULL: the target's */
+    bool allow_tf32;          /* of CUDA: products of float32 may be rounded to TF32 */
     const char *disable;      /* parts of lowering not to do, "fuse,layout" say: fx_part_get lists them. NULL: none */
     /* For those who look inside; NULL or false: off. Pass names are those of `fxcc passes`. */
     const char *dump_before, *dump_after, *stop_after;
@@ -54,6 +56,7 @@ typedef struct fx_compile_result {
     uint64_t arena_size, weights_size, live_size; /* bytes */
     uint64_t source_size;                         /* bytes of C without weights */
     size_t kernels, loops;                        /* kernel calls, loop nests */
+    const char *cflags;                           /* the compiler's, of the target; owned by the graph's context. NULL: nothing was emitted */
 } fx_compile_result;
 
 /* Compiles graph (left unchanged) and writes the sources into the folder dir, made if missing. Files appear whole or not at

@@ -39,6 +39,7 @@ const fx_pass_info *fx_pass_get(size_t i);
 typedef struct fx_target_info {
     const char *name, *isa, *cflags; /* "x86_64-avx2", "avx2", "-mavx2 -mfma" */
     int lanes;
+    bool gpu;
 } fx_target_info;
 fx_status fx_target_describe(fx_context *ctx, const char *name_or_file, fx_target_info *info);
 
