@@ -360,6 +360,22 @@ class Compiling(Case):
         self.ok("compile", DIGITS, "-o", self.dir / "out", f"--target={self.dir / 'mine.target'}", "--check")
         subprocess.run(["make", "-s", "check"], cwd=self.dir / "out", check=True, capture_output=True)
 
+    def test_targets_of_gpus(self):
+        model, out = self.dir / "relu.fx", self.dir / "out"
+        model.write_text('graph "relu" imported\n\n%x : f32[4] = placeholder[x]\n%y : f32[4] = call_function[aten.relu.default](%x)\noutput((%y,))\n')
+        flags = json.loads(self.ok("compile", model, "-o", out, "--target=cuda", "--arch=120,sm_80", "--allow-tf32", "--json"))["cflags"]
+        self.assertEqual(flags, "-gencode arch=compute_80,code=sm_80 -gencode arch=compute_120,code=sm_120 -gencode arch=compute_120,code=compute_120")
+        self.assertIn(f"ARCH ?= {flags}\n", (out / "Makefile").read_text())
+        self.assertIn("set(CMAKE_CUDA_ARCHITECTURES 80-real 120)", (out / "CMakeLists.txt").read_text())
+        for options, says in ((["--target=cuda", "--arch=80,,90"], "expected architectures of GPUs"), (["--target=cuda", "--arch=90a"], "got '90a'"),
+                              (["--target=cuda", "--arch=80,80"], "80 is given twice"), (["--arch=80"], "expected a GPU's target"),
+                              (["--target=cuda-sm_90", "--arch=80"], "from the target's on (cuda-sm_90: sm_90), got 80"), (["--allow-tf32"], "expected a GPU's target")):
+            self.fails("compile", model, "-o", self.dir / "no", *options, says=says)
+            self.assertFalse((self.dir / "no").exists())
+        for argv in (["run", model, "x.npy", "-o", "y.npy"], ["run", "--emit-c", model, "x.npy", "-o", "y.npy"],
+                     ["check", "--against=x.npz", model], ["bench", "--only=jit", model]):
+            self.fails(*argv, "--target=cuda", says="target cuda: expected that of a CPU")
+
     def test_types_that_a_target_lacks(self):
         model, target = self.dir / "half.fx", self.dir / "small.target"
         model.write_text('graph "half" imported\n\n%x : f32[4] = placeholder[x]\n%y : f16[4] = call_function[aten._to_copy.default](%x, torch.float16, None, None, None, False, None)\n'
