@@ -61,13 +61,12 @@ static const char *dims_param(const fx_emit *e)
     return e->p->n_symbols ? fx_arena_printf(e->arena, ", const %s_dims *dims", e->prefix) : "";
 }
 
-/* "int net_run(const net_context *ctx, const float *x, float *output)" on as few lines as it fits. */
-void fx_c_run_head(fx_emit *e, fx_text *t)
+void fx_c_call_head(fx_emit *e, fx_text *t, const char *function, const char *last)
 {
     const fx_program *p = e->p;
     fx_text line;
     fx_text_init(&line, e->arena);
-    fx_printf(&line, "int %s_run(%s%s_context *ctx%s", e->prefix, e->say->context, e->prefix, dims_param(e));
+    fx_printf(&line, "int %s_%s(%s%s_context *ctx%s", e->prefix, function, e->say->context, e->prefix, dims_param(e));
     size_t size = line.size;
     for (size_t i = 0; i < p->n_inputs + p->n_outputs; i++) {
         bool in = i < p->n_inputs;
@@ -78,7 +77,12 @@ void fx_c_run_head(fx_emit *e, fx_text *t)
         fx_printf(&line, ",%s%s", wrap ? "\n        " : " ", one);
         size = (wrap ? 8 : size + 2) + strlen(one);
     }
-    fx_printf(t, "%s%s)", line.data, e->say->stream);
+    fx_printf(t, "%s%s)", line.data, last);
+}
+
+void fx_c_run_head(fx_emit *e, fx_text *t)
+{
+    fx_c_call_head(e, t, "run", e->say->stream);
 }
 
 void fx_c_run_v_head(fx_emit *e, fx_text *t)
@@ -381,13 +385,13 @@ static void put_run_checks(fx_emit *e, fx_text *t, const char *missing)
     size_t total = p->n_inputs + p->n_outputs;
     fx_printf(t, "    if (%s%s", missing, e->p->n_symbols ? " || !dims" : "");
     for (size_t i = 0; i < total; i++)
-        fx_printf(t, "%s!%s", i % 8 == 0 && (i || !e->say->gpu) ? " ||\n        " : " || ", i < p->n_inputs ? e->inputs[i] : e->outputs[i - p->n_inputs]);
+        fx_printf(t, "%s!%s", i % 8 == 0 ? " ||\n        " : " || ", i < p->n_inputs ? e->inputs[i] : e->outputs[i - p->n_inputs]);
     fx_printf(t, ")\n        return %s_ERR_NULL;\n", e->PREFIX);
-    for (size_t align = 2; align <= 16; align *= 2) {
+    for (size_t align = 2; align <= 8; align *= 2) {
         size_t n = 0;
         for (size_t i = 0; i < total; i++) {
             const fx_io *io = i < p->n_inputs ? &p->inputs[i] : &p->outputs[i - p->n_inputs];
-            if ((e->at_once && e->at_once[io->buf] ? 16 : align_of(io->dtype)) != align)
+            if (align_of(io->dtype) != align)
                 continue;
             const char *name = i < p->n_inputs ? e->inputs[i] : e->outputs[i - p->n_inputs];
             fx_printf(t, "%s(uintptr_t)%s", n == 0 ? "    if ((" : n % 4 == 0 ? " |\n         " : " | ", name);
@@ -399,14 +403,13 @@ static void put_run_checks(fx_emit *e, fx_text *t, const char *missing)
 }
 
 /* Checks the sizes, and finds where the slots of the arena start. */
-static void put_run_sizes(fx_emit *e, fx_text *t, const bool *used)
+static void put_run_sizes(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
     const char *n = e->prefix;
     bool checks = false;
     for (size_t i = 0; i < p->n_steps; i++)
         checks |= e->facts[i].checks > 0;
-    checks &= !e->say->gpu; /* where kernels report elsewhere, and later */
     if (!p->n_symbols) {
         if (checks)
             fx_puts(t, "    int status;\n");
@@ -415,7 +418,6 @@ static void put_run_sizes(fx_emit *e, fx_text *t, const bool *used)
     fx_printf(t, "    %sint status = %s_check_dims(dims);\n    if (status != %s_OK)\n        return status;\n", checks ? "" : "const ", n, e->PREFIX);
     fx_printf(t, "    uint64_t at[%zu];\n    %s_slots(dims, at);\n    if (ctx->arena_size < at[%zu])\n        return %s_ERR_SIZE;\n", p->n_slots + 1, n,
               p->n_slots, e->PREFIX);
-    fx_c_size_locals(e, t, "ptrdiff_t", used);
 }
 
 /* Whether a step names the buffer: others need no pointer in NAME_run. */
@@ -454,8 +456,14 @@ void fx_c_run_begin(fx_emit *e, fx_text *t, const char *missing)
     fx_puts(t, "\n");
     fx_c_run_head(e, t);
     fx_puts(t, "\n{\n");
-    put_run_checks(e, t, missing);
-    put_run_sizes(e, t, symbols);
+    if (e->say->gpu) {
+        fx_cuda_run_checks(e, t);
+    } else {
+        put_run_checks(e, t, missing);
+        put_run_sizes(e, t);
+    }
+    if (p->n_symbols)
+        fx_c_size_locals(e, t, "ptrdiff_t", symbols);
     if (weights)
         fx_printf(t, "    const %s_weights_t *weights = (const %s_weights_t *)ctx->weights;\n", n, n);
     bool arena = false;

@@ -15,6 +15,8 @@ static const struct {
     {"ERR_FILE", "the file with the weights cannot be read"},
     {"ERR_MEMORY", "out of memory, on the host or the device"},
     {"ERR_CUDA", "a call of CUDA or a kernel failed"},
+    {"ERR_POINTER", "an input or output is not in the memory of the context's device"},
+    {"ERR_CONTEXT", "the context was not made whole"},
 };
 enum { N_STATUSES = sizeof statuses / sizeof statuses[0] };
 
@@ -48,6 +50,7 @@ static void put_config(fx_emit *e, fx_text *t)
     if (e->n_members)
         fx_printf(t, "    const char *weights_file; /* NULL: \"%s.bin\" */\n    const void *weights;      /* the file's content instead, in the host's memory */\n"
                      "    size_t weights_size;\n", n);
+    fx_puts(t, "    int debug;                /* not 0: runs ask whose memory pointers are, and wait for each kernel, so that an error names it */\n");
     if (e->p->n_symbols)
         fx_printf(t, "    const %s_dims *most;%*s/* sizes that there is to be memory for; NULL: %s */\n", n, (int)(strlen(n) < 9 ? 9 - strlen(n) : 1), "",
                   e->finite_arena ? "the largest" : "not allowed, as some have no end");
@@ -94,13 +97,18 @@ fx_status fx_cuda_header(fx_emit *e)
     fx_puts(t, fx_c_changes_inputs(e) ? "/* Computes the outputs, and new values of the inputs that are no pointers to const. */\n" : "/* Computes the outputs. */\n");
     fx_c_run_head(e, t);
     fx_puts(t, ";\n\n");
+    fx_printf(t, "/* A graph of such a run, for cudaGraphLaunch as often as wanted while the context lives, then for cudaGraphExecDestroy. It is of these pointers%s:\n"
+                 " * what lies there may change between launches. NULL where it fails. %s_run itself may be captured by the caller, too. */\n", p->n_symbols ? " and sizes" : "", n);
+    fx_c_call_head(e, t, "capture", ", cudaGraphExec_t *graph");
+    fx_puts(t, ";\n\n");
     fx_printf(t, "/* The same with arrays of pointers: %s_INPUTS inputs, %s_OUTPUTS outputs. */\n", N, N);
     fx_c_run_v_head(e, t);
     fx_puts(t, ";\n\n");
     fx_printf(t, "/* Waits for the stream; says whether a run failed since the last time. */\nint %s_wait(%s_context *ctx, cudaStream_t stream);\n\n", n, n);
     fx_printf(t, "/* Waits for the device, and frees what the context has. NULL is allowed. */\nvoid %s_destroy(%s_context *ctx);\n\n", n, n);
     fx_printf(t, "/* What a status means. Never NULL. */\nconst char *%s_status_string(int status);\n\n", n);
-    fx_printf(t, "/* Which call or kernel failed last, and CUDA's words for it; \"\" when none did. Never NULL. */\nconst char *%s_error(const %s_context *ctx);\n", n, n);
+    fx_printf(t, "/* What the status of the last call leaves open: the call or kernel that failed and CUDA's words for it, or which pointer, file or size was\n"
+                 " * expected to be what; \"\" where there is nothing to add. Never NULL. */\nconst char *%s_error(const %s_context *ctx);\n", n, n);
     if (e->n_members)
         fx_c_weights_struct(e, t);
     fx_puts(t, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");

@@ -1,5 +1,6 @@
 /* codegen/cuda_host.c: NAME.cu: what runs on the device, and the host's part around it: context, create, destroy; the rest is in other cuda_*.c.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <ctype.h>
 #include <string.h>
 
 #include "codegen/emit.h"
@@ -75,87 +76,175 @@ static void put_silence(fx_emit *e, fx_text *t)
 
 /* ---- NAME.cu: for the host --------------------------------------------------------------------------------------- */
 
+/* A text of C in which net_ and NET_ stand for the model's prefixes. */
+void fx_cuda_put(fx_emit *e, fx_text *t, const char *s)
+{
+    const char *from = s;
+    for (; *s; s++) {
+        bool lower = strncmp(s, "net_", 4) == 0, begins = s == from || !(isalnum((unsigned char)s[-1]) || s[-1] == '_');
+        if (!begins || !(lower || strncmp(s, "NET_", 4) == 0))
+            continue;
+        fx_putn(t, from, (size_t)(s - from));
+        fx_puts(t, lower ? e->prefix : e->PREFIX);
+        from = s += 3; /* the underscore */
+    }
+    fx_puts(t, from);
+}
+
 static void put_context(fx_emit *e, fx_text *t)
 {
-    const char *n = e->prefix, *N = e->PREFIX;
     fx_puts(t, "\n/* ---- the interface ---- */\n\n");
-    fx_printf(t, "struct %s_context {\n    int device;\n", n);
+    fx_cuda_put(e, t, "struct net_context {\n    int device;\n    bool made;                /* create did all it had to */\n    bool debug;\n");
     if (e->n_members)
-        fx_printf(t, "    %s_weights_t *weights;\n", n);
+        fx_cuda_put(e, t, "    net_weights_t *weights;\n");
     fx_puts(t, "    unsigned char *arena;\n");
     if (e->p->n_symbols)
         fx_puts(t, "    size_t arena_size;\n");
     if (e->p->n_states)
-        fx_printf(t, "    %s_state_t *state;\n", n);
+        fx_cuda_put(e, t, "    net_state_t *state;\n");
     if (fx_cuda_has_checks(e))
         fx_puts(t, "    int *status;              /* on the device: why a run failed */\n");
     fx_puts(t, "    char error[256];\n};\n\n");
-    fx_printf(t, "/* The device of a context, as long as this lives; then the caller's again. */\nstruct %s_on_device {\n    int before = 0;\n    cudaError_t error;\n"
-                 "    explicit %s_on_device(int device) : error(cudaGetDevice(&before))\n    {\n        if (error == cudaSuccess && device != before)\n"
-                 "            error = cudaSetDevice(device);\n    }\n    ~%s_on_device()\n    {\n        int now;\n        if (cudaGetDevice(&now) == cudaSuccess && now != before)\n"
-                 "            (void)cudaSetDevice(before);\n    }\n};\n\n", n, n, n);
-    fx_printf(t, "/* Notes what failed. */\nstatic int %s_fail(%s_context *ctx, const char *what, cudaError_t error)\n{\n"
-                 "    snprintf(ctx->error, sizeof ctx->error, \"%%s: %%s (%%s)\", what, cudaGetErrorName(error), cudaGetErrorString(error));\n"
-                 "    return error == cudaErrorMemoryAllocation ? %s_ERR_MEMORY : %s_ERR_CUDA;\n}\n\n", n, n, N, N);
-    fx_printf(t, "/* A call of CUDA; a function ends where one fails. */\n#define %s_CUDA(what, call) \\\n    do { \\\n        const cudaError_t error = (call); \\\n"
-                 "        if (error != cudaSuccess) \\\n            return %s_fail(ctx, what, error); \\\n    } while (0)\n", N, n);
-    fx_printf(t, "#define %s_LAUNCH(kernel, grid, block, ...) %s_CUDA(#kernel, FXCC_LAUNCH(kernel, grid, block, 0, stream, __VA_ARGS__))\n", N, N);
+    fx_cuda_put(e, t,
+                "/* The device of a context, as long as this lives; then the caller's again. */\n"
+                "struct net_on_device {\n"
+                "    int before = 0;\n"
+                "    cudaError_t error;\n"
+                "    explicit net_on_device(int device) : error(cudaGetDevice(&before))\n"
+                "    {\n"
+                "        if (error == cudaSuccess && device != before)\n"
+                "            error = cudaSetDevice(device);\n"
+                "    }\n"
+                "    ~net_on_device()\n"
+                "    {\n"
+                "        int now;\n"
+                "        if (cudaGetDevice(&now) == cudaSuccess && now != before)\n"
+                "            (void)cudaSetDevice(before);\n"
+                "    }\n"
+                "};\n\n"
+                "/* Notes what failed: a call of CUDA, or a kernel by its name. */\n"
+                "static int net_fail(net_context *ctx, const char *what, cudaError_t error)\n"
+                "{\n"
+                "    snprintf(ctx->error, sizeof ctx->error, \"%s, device %d: %s (%s)\", what, ctx->device, cudaGetErrorName(error), cudaGetErrorString(error));\n"
+                "    (void)cudaGetLastError(); /* it is told */\n"
+                "    return error == cudaErrorMemoryAllocation ? NET_ERR_MEMORY : NET_ERR_CUDA;\n"
+                "}\n\n"
+                "/* Notes why a call is refused; returns its status. */\n"
+                "static int net_refuse(net_context *ctx, int status, const char *format, ...)\n"
+                "{\n"
+                "    va_list values;\n"
+                "    va_start(values, format);\n"
+                "    if (ctx)\n"
+                "        vsnprintf(ctx->error, sizeof ctx->error, format, values);\n"
+                "    va_end(values);\n"
+                "    return status;\n"
+                "}\n\n"
+                "/* How the functions begin that a context is given to. */\n"
+                "static int net_begin(net_context *ctx)\n"
+                "{\n"
+                "    if (!ctx)\n"
+                "        return NET_ERR_NULL;\n"
+                "    ctx->error[0] = 0;\n"
+                "    (void)cudaGetLastError(); /* what a call of the caller's left, which launches would take for theirs */\n"
+                "    return ctx->made ? NET_OK : net_refuse(ctx, NET_ERR_CONTEXT, \"net_create failed for this context\");\n"
+                "}\n\n"
+                "/* In a context for debugging, waits for a kernel, so that its error is told with its name. */\n"
+                "[[maybe_unused]] static cudaError_t net_finish(const net_context *ctx, cudaStream_t stream)\n"
+                "{\n"
+                "    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;\n"
+                "    const cudaError_t error = ctx->debug ? cudaStreamIsCapturing(stream, &capturing) : cudaSuccess;\n"
+                "    return !ctx->debug || error != cudaSuccess || capturing != cudaStreamCaptureStatusNone ? error : cudaStreamSynchronize(stream);\n"
+                "}\n\n"
+                "/* A call of CUDA; a function ends where one fails. NET_CALL: one that gives a stream work. */\n"
+                "#define NET_CUDA(what, call) \\\n"
+                "    do { \\\n"
+                "        const cudaError_t error = (call); \\\n"
+                "        if (error != cudaSuccess) \\\n"
+                "            return net_fail(ctx, what, error); \\\n"
+                "    } while (0)\n"
+                "#define NET_CALL(what, call) \\\n"
+                "    do { \\\n"
+                "        NET_CUDA(what, call); \\\n"
+                "        NET_CUDA(what, net_finish(ctx, stream)); \\\n"
+                "    } while (0)\n"
+                "#define NET_LAUNCH(kernel, grid, block, ...) NET_CALL(#kernel, FXCC_LAUNCH(kernel, grid, block, 0, stream, __VA_ARGS__))\n\n"
+                "/* Nothing: whether it can be had tells whether this program has code for the device. */\n"
+                "static __global__ void net_probe()\n{\n}\n");
+}
+
+/* In NAME_allocate: how much memory the sizes take. */
+static void put_sizes(fx_emit *e, fx_text *t)
+{
+    if (!e->finite_arena)
+        fx_cuda_put(e, t, "    if (!config->most)\n        return net_refuse(ctx, NET_ERR_NULL, \"config.most is NULL, and some sizes have no end\");\n");
+    fx_cuda_put(e, t, "    if (config->most) {\n        const int status = net_check_dims(config->most);\n        if (status != NET_OK)\n            return status;\n    }\n");
+    fx_cuda_put(e, t, e->finite_arena ? "    ctx->arena_size = config->most ? net_arena_size(config->most) : NET_ARENA_SIZE;\n" : "    ctx->arena_size = net_arena_size(config->most);\n");
 }
 
 static void put_create(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
-    const char *n = e->prefix, *N = e->PREFIX;
-    fx_printf(t, "\n/* What there is to allocate and load; %s_destroy frees what was. */\nstatic int %s_allocate(%s_context *ctx, const %s_config *config)\n{\n", n, n, n, n);
-    fx_printf(t, "    const %s_on_device here(ctx->device);\n    %s_CUDA(\"choosing the device\", here.error);\n", n, N);
-    const char *size = fx_arena_printf(e->arena, "%s_ARENA_SIZE", N);
-    if (p->n_symbols) {
-        if (!e->finite_arena)
-            fx_printf(t, "    if (!config->most)\n        return %s_ERR_NULL;\n", N);
-        fx_printf(t, "    if (config->most) {\n        const int status = %s_check_dims(config->most);\n        if (status != %s_OK)\n            return status;\n    }\n", n, N);
-        if (e->finite_arena)
-            fx_printf(t, "    ctx->arena_size = config->most ? %s_arena_size(config->most) : %s_ARENA_SIZE;\n", n, N);
-        else
-            fx_printf(t, "    ctx->arena_size = %s_arena_size(config->most);\n", n);
-        size = "ctx->arena_size";
-    }
     bool arena = p->n_symbols || p->arena_size;
+    fx_cuda_put(e, t, "\n/* What there is to allocate and load; net_destroy frees what was. */\n"
+                      "static int net_allocate(net_context *ctx, const net_config *config)\n{\n"
+                      "    const net_on_device here(ctx->device);\n"
+                      "    NET_CUDA(\"choosing the device\", here.error);\n"
+                      "    cudaFuncAttributes attributes;\n"
+                      "    NET_CUDA(\"looking for code for the device\", cudaFuncGetAttributes(&attributes, net_probe));\n");
+    if (p->n_symbols)
+        put_sizes(e, t);
     if (arena)
-        fx_printf(t, "    %s_CUDA(\"allocating the arena\", cudaMalloc(&ctx->arena, %s%s));\n", N, size, p->n_symbols ? " + 1" : "");
+        fx_cuda_put(e, t, p->n_symbols ? "    NET_CUDA(\"allocating the arena\", cudaMalloc(&ctx->arena, ctx->arena_size + 1));\n"
+                                       : "    NET_CUDA(\"allocating the arena\", cudaMalloc(&ctx->arena, NET_ARENA_SIZE));\n");
     if (fx_cuda_has_checks(e))
-        fx_printf(t, "    %s_CUDA(\"allocating the status\", cudaMalloc(&ctx->status, sizeof *ctx->status));\n"
-                     "    %s_CUDA(\"clearing the status\", cudaMemset(ctx->status, 0, sizeof *ctx->status));\n", N, N);
+        fx_cuda_put(e, t, "    NET_CUDA(\"allocating the status\", cudaMalloc(&ctx->status, sizeof *ctx->status));\n"
+                          "    NET_CUDA(\"clearing the status\", cudaMemset(ctx->status, 0, sizeof *ctx->status));\n");
     if (p->n_states)
-        fx_printf(t, "    %s_CUDA(\"allocating the state\", cudaMalloc(&ctx->state, sizeof *ctx->state));\n", N);
-    const char *load = !e->n_members ? NULL : fx_arena_printf(e->arena, "%s_load_weights(ctx, config)", n);
+        fx_cuda_put(e, t, "    NET_CUDA(\"allocating the state\", cudaMalloc(&ctx->state, sizeof *ctx->state));\n");
+    if (e->n_members)
+        fx_cuda_put(e, t, "    NET_CUDA(\"allocating weights\", cudaMalloc(&ctx->weights, NET_WEIGHTS_SIZE));\n"
+                          "    const int status = net_load_weights(ctx, config);\n    if (status != NET_OK)\n        return status;\n");
     if (p->n_states)
-        fx_printf(t, "    const int status = %s;\n    return status == %s_OK ? %s_state_init(ctx, nullptr) : status;\n}\n", load ? load : "0", N, n);
-    else
-        fx_printf(t, "%s    return %s;\n}\n", load || p->n_symbols ? "" : "    (void)config;\n", load ? load : fx_arena_printf(e->arena, "%s_OK", N));
-    fx_printf(t, "\nint %s_create(%s_context **ctx, const %s_config *config)\n{\n    if (!ctx || !config)\n        return %s_ERR_NULL;\n"
-                 "    *ctx = (%s_context *)calloc(1, sizeof **ctx);\n    if (!*ctx)\n        return %s_ERR_MEMORY;\n    (*ctx)->device = config->device;\n"
-                 "    return %s_allocate(*ctx, config);\n}\n", n, n, n, N, n, N, n);
-    fx_printf(t, "\nvoid %s_destroy(%s_context *ctx)\n{\n    if (!ctx)\n        return;\n    {\n        const %s_on_device here(ctx->device);\n", n, n, n);
+        fx_cuda_put(e, t, "    if (net_set_state(ctx, nullptr) != NET_OK)\n        return NET_ERR_CUDA;\n");
+    if (!p->n_symbols && !e->n_members)
+        fx_puts(t, "    (void)config;\n");
+    fx_cuda_put(e, t, "    NET_CUDA(\"waiting for copies\", cudaStreamSynchronize(nullptr)); /* other streams do not */\n    return NET_OK;\n}\n"
+                      "\nint net_create(net_context **ctx, const net_config *config)\n{\n"
+                      "    if (ctx)\n        *ctx = nullptr;\n"
+                      "    if (!ctx || !config)\n        return NET_ERR_NULL;\n"
+                      "    *ctx = (net_context *)calloc(1, sizeof **ctx);\n"
+                      "    if (!*ctx)\n        return NET_ERR_MEMORY;\n"
+                      "    (*ctx)->device = config->device;\n"
+                      "    (*ctx)->debug = config->debug != 0;\n"
+                      "    (void)cudaGetLastError();\n"
+                      "    const int status = net_allocate(*ctx, config);\n"
+                      "    (*ctx)->made = status == NET_OK;\n"
+                      "    return status;\n}\n"
+                      "\nvoid net_destroy(net_context *ctx)\n{\n    if (!ctx)\n        return;\n    {\n        const net_on_device here(ctx->device);\n"
+                      "        (void)cudaDeviceSynchronize();\n");
     static const char *const owned[] = {"arena", "weights", "state", "status"};
     const bool has[] = {arena, e->n_members > 0, p->n_states > 0, fx_cuda_has_checks(e)};
-    fx_puts(t, "        (void)cudaDeviceSynchronize();\n");
     for (int i = 0; i < 4; i++)
         if (has[i])
             fx_printf(t, "        (void)cudaFree(ctx->%s);\n", owned[i]);
-    fx_puts(t, "    }\n    free(ctx);\n}\n");
+    fx_puts(t, "        (void)cudaGetLastError();\n    }\n    free(ctx);\n}\n");
 }
 
 static void put_state(fx_emit *e, fx_text *t)
 {
     const fx_program *p = e->p;
-    const char *n = e->prefix, *N = e->PREFIX;
     if (!p->n_states)
         return;
-    fx_printf(t, "\nint %s_state_init(%s_context *ctx, cudaStream_t stream)\n{\n    if (!ctx)\n        return %s_ERR_NULL;\n", n, n, N);
+    fx_cuda_put(e, t, "\nstatic int net_set_state(net_context *ctx, cudaStream_t stream)\n{\n");
     for (size_t i = 0; i < p->n_states; i++)
-        fx_printf(t, "    %s_CUDA(\"%s\", cudaMemcpyAsync(ctx->state->%s, ctx->weights->%s, sizeof ctx->state->%s, cudaMemcpyDeviceToDevice, stream));\n", N,
+        fx_printf(t, "    %s_CUDA(\"%s\", cudaMemcpyAsync(ctx->state->%s, ctx->weights->%s, sizeof ctx->state->%s, cudaMemcpyDeviceToDevice, stream));\n", e->PREFIX,
                   e->states[i], e->states[i], e->bufs[p->bufs[p->states[i].buf].initial], e->states[i]);
-    fx_printf(t, "    return %s_OK;\n}\n\n%s_state_t *%s_state(%s_context *ctx)\n{\n    return ctx->state;\n}\n", N, n, n, n);
+    fx_cuda_put(e, t, "    return NET_OK;\n}\n"
+                      "\nint net_state_init(net_context *ctx, cudaStream_t stream)\n{\n"
+                      "    const int status = net_begin(ctx);\n    if (status != NET_OK)\n        return status;\n"
+                      "    const net_on_device here(ctx->device);\n    NET_CUDA(\"choosing the device\", here.error);\n"
+                      "    return net_set_state(ctx, stream);\n}\n"
+                      "\nnet_state_t *net_state(net_context *ctx)\n{\n    return ctx ? ctx->state : nullptr;\n}\n");
 }
 
 fx_status fx_cuda_source(fx_emit *e)
@@ -166,7 +255,7 @@ fx_status fx_cuda_source(fx_emit *e)
     fx_printf(t, "/* %s.cu: ", n);
     fx_put_comment(t, e->p->name, 120);
     fx_printf(t, ". Made by fxcc; see %s.h.\n * Contains functions of fxcc's runtime, under the Apache License v2.0 with LLVM Exceptions: no notice is due in a product. */\n"
-                 "#include \"%s.h\"\n\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n", n, n);
+                 "#include \"%s.h\"\n\n#include <errno.h>\n#include <math.h>\n#include <stdarg.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n", n, n);
     put_cuda_text(e, t, "launch");
     if (fx_cuda_has_checks(e))
         fx_printf(t, "\n/* Notes why the run fails; of several reasons one is told. */\n#define %s_FAIL(reason) atomicMax(status, (int)(reason))\n", e->PREFIX);
@@ -180,13 +269,17 @@ fx_status fx_cuda_source(fx_emit *e)
     fx_puts(t, "\n/* ---- the model's layers, in order: a kernel each ---- */\n");
     FX_TRY(fx_cuda_steps(e, t));
     put_context(e, t);
-    fx_cuda_load(e, t);
-    put_state(e, t);
+    fx_text text_behind, *behind = &text_behind; /* the weights' head, which is of all the text */
+    fx_text_init(behind, e->arena);
+    put_state(e, behind);
     if (e->p->n_symbols)
-        fx_c_sizes_source(e, t);
-    put_create(e, t);
-    fx_cuda_run(e, t);
-    fx_cuda_strings(e, t);
+        fx_c_sizes_source(e, behind);
+    put_create(e, behind);
+    fx_cuda_run(e, behind);
+    fx_cuda_strings(e, behind);
+    fx_cuda_hash(e, t, behind);
+    fx_cuda_load(e, t);
+    fx_puts(t, behind->data);
     fx_emit_file(e, ".cu", t);
     return FX_OK;
 }

@@ -3,33 +3,76 @@
 #include "codegen/emit.h"
 
 /* The file's first bytes: what ties weights to this model. */
-void fx_cuda_load(fx_emit *e, fx_text *t)
+static void put_head(fx_emit *e, fx_text *t)
 {
-    const char *n = e->prefix, *N = e->PREFIX;
-    if (!e->n_members)
-        return;
     unsigned char head[32] = FX_WEIGHTS_MAGIC "\0\1\0\0\0\4\3\2\1";
     for (int i = 0; i < 8; i++) {
         head[16 + i] = (unsigned char)(e->weights_size >> 8 * i);
         head[24 + i] = e->hash[i];
     }
-    fx_printf(t, "\n/* How the weights of this model begin: with the magic, version, byte order, size and hash of %s_weights_t. */\nstatic const unsigned char %s_weights_head[32] = {",
-              n, n);
+    fx_cuda_put(e, t, "\n/* How the weights of this model begin: with the magic, version, byte order, size, and the hash of this program:\n"
+                      " * values of another training have the same. */\nstatic const unsigned char net_weights_head[32] = {");
     for (int i = 0; i < 32; i++)
         fx_printf(t, "%s%s%d", i ? "," : "", i % 16 ? " " : "\n    ", head[i]);
-    fx_printf(t, "\n};\n\n/* Reads a file's weights to the device, piece by piece. */\nstatic int %s_load_file(%s_context *ctx, FILE *file)\n{\n", n, n);
-    fx_printf(t, "    unsigned char piece[1 << 14];\n    for (size_t at = 0, size; at < %s_WEIGHTS_SIZE; at += size) {\n"
-                 "        size = %s_WEIGHTS_SIZE - at < sizeof piece ? %s_WEIGHTS_SIZE - at : sizeof piece;\n"
-                 "        if (fread(piece, 1, size, file) != size)\n            return ferror(file) ? %s_ERR_FILE : %s_ERR_SIZE;\n"
-                 "        if (at == 0 && memcmp(piece, %s_weights_head, sizeof %s_weights_head) != 0)\n            return %s_ERR_WEIGHTS;\n"
-                 "        %s_CUDA(\"copying weights\", cudaMemcpy((unsigned char *)ctx->weights + at, piece, size, cudaMemcpyHostToDevice));\n    }\n"
-                 "    return fgetc(file) == EOF ? %s_OK : %s_ERR_SIZE;\n}\n\n", N, N, N, N, N, n, n, N, N, N, N);
-    fx_printf(t, "static int %s_load_weights(%s_context *ctx, const %s_config *config)\n{\n    %s_CUDA(\"allocating weights\", cudaMalloc(&ctx->weights, %s_WEIGHTS_SIZE));\n",
-              n, n, n, N, N);
-    fx_printf(t, "    if (!config->weights) {\n        FILE *file = fopen(config->weights_file ? config->weights_file : \"%s.bin\", \"rb\");\n"
-                 "        const int status = file ? %s_load_file(ctx, file) : %s_ERR_FILE;\n        if (file)\n            fclose(file);\n        return status;\n    }\n", n, n, N);
-    fx_printf(t, "    if (config->weights_size != %s_WEIGHTS_SIZE)\n        return %s_ERR_SIZE;\n"
-                 "    if (memcmp(config->weights, %s_weights_head, sizeof %s_weights_head) != 0)\n        return %s_ERR_WEIGHTS;\n"
-                 "    %s_CUDA(\"copying weights\", cudaMemcpy(ctx->weights, config->weights, %s_WEIGHTS_SIZE, cudaMemcpyHostToDevice));\n    return %s_OK;\n}\n",
-              N, N, n, n, N, N, N, N);
+    fx_puts(t, "\n};\n\n");
+}
+
+/* Where neither text nor layout differ, the values of weights are all that two models have not in common: then weights may be exchanged. */
+void fx_cuda_hash(fx_emit *e, const fx_text *before, const fx_text *behind)
+{
+    uint64_t h = fx_hash_block(fx_hash_block(0x6678636375646177u, before->data, before->size), behind->data, behind->size);
+    for (size_t i = 0; i < e->n_members; i++) {
+        const fx_buf *b = &e->p->bufs[e->members[i].buf];
+        uint64_t v[3] = {e->members[i].offset, (uint64_t)b->numel.value, b->dtype};
+        h = fx_hash_block(h, v, sizeof v);
+    }
+    for (int i = 0; i < 8; i++)
+        e->hash[i] = (uint8_t)(h >> 8 * i);
+}
+
+void fx_cuda_load(fx_emit *e, fx_text *t)
+{
+    if (!e->n_members)
+        return;
+    put_head(e, t);
+    fx_cuda_put(e, t,
+                "/* Reads a file's weights to the device, piece by piece. */\n"
+                "static int net_load_file(net_context *ctx, FILE *file, const char *name)\n"
+                "{\n"
+                "    unsigned char piece[1 << 14];\n"
+                "    for (size_t at = 0, size, got; at < NET_WEIGHTS_SIZE; at += size) {\n"
+                "        size = NET_WEIGHTS_SIZE - at < sizeof piece ? NET_WEIGHTS_SIZE - at : sizeof piece;\n"
+                "        got = fread(piece, 1, size, file);\n"
+                "        if (ferror(file))\n"
+                "            return net_refuse(ctx, NET_ERR_FILE, \"%s: %s\", name, strerror(errno));\n"
+                "        if (at == 0 && got >= sizeof net_weights_head && memcmp(piece, net_weights_head, sizeof net_weights_head) != 0)\n"
+                "            return net_refuse(ctx, NET_ERR_WEIGHTS, \"%s: weights of another model, or not weights\", name);\n"
+                "        if (got != size)\n"
+                "            return net_refuse(ctx, NET_ERR_SIZE, \"%s: expected %zu bytes, got %zu\", name, (size_t)NET_WEIGHTS_SIZE, at + got);\n"
+                "        NET_CUDA(\"copying weights\", cudaMemcpy((unsigned char *)ctx->weights + at, piece, size, cudaMemcpyHostToDevice));\n"
+                "    }\n"
+                "    if (fgetc(file) != EOF)\n"
+                "        return net_refuse(ctx, NET_ERR_SIZE, \"%s: expected %zu bytes, got more\", name, (size_t)NET_WEIGHTS_SIZE);\n"
+                "    return NET_OK;\n"
+                "}\n\n"
+                "static int net_load_weights(net_context *ctx, const net_config *config)\n"
+                "{\n"
+                "    if (!config->weights) {\n"
+                "        const char *name = config->weights_file ? config->weights_file : \"");
+    fx_puts(t, e->prefix);
+    fx_cuda_put(e, t, ".bin\";\n"
+                "        FILE *file = fopen(name, \"rb\");\n"
+                "        if (!file)\n"
+                "            return net_refuse(ctx, NET_ERR_FILE, \"%s: %s\", name, strerror(errno));\n"
+                "        const int status = net_load_file(ctx, file, name);\n"
+                "        fclose(file);\n"
+                "        return status;\n"
+                "    }\n"
+                "    if (config->weights_size != NET_WEIGHTS_SIZE)\n"
+                "        return net_refuse(ctx, NET_ERR_SIZE, \"config.weights: expected %zu bytes, got %zu\", (size_t)NET_WEIGHTS_SIZE, config->weights_size);\n"
+                "    if (memcmp(config->weights, net_weights_head, sizeof net_weights_head) != 0)\n"
+                "        return net_refuse(ctx, NET_ERR_WEIGHTS, \"config.weights: weights of another model, or not weights\");\n"
+                "    NET_CUDA(\"copying weights\", cudaMemcpy(ctx->weights, config->weights, NET_WEIGHTS_SIZE, cudaMemcpyHostToDevice));\n"
+                "    return NET_OK;\n"
+                "}\n");
 }

@@ -212,9 +212,10 @@ void fx_c_put_reasons(fx_emit *e, fx_text *t);   /* the last lines of the enum o
 void fx_c_put_reason_cases(fx_emit *e, fx_text *t);
 void fx_c_put_silence(fx_emit *e, fx_text *t);
 void fx_c_run_head(fx_emit *e, fx_text *t);
+void fx_c_call_head(fx_emit *e, fx_text *t, const char *function, const char *last); /* of a function that takes what NAME_run does, but for the last parameter */
 void fx_c_run_v_head(fx_emit *e, fx_text *t);
 void fx_c_run_v(fx_emit *e, fx_text *t);
-void fx_c_run_begin(fx_emit *e, fx_text *t, const char *missing); /* NAME_run: checks, sizes, pointers; missing: a condition that returns ERR_NULL */
+void fx_c_run_begin(fx_emit *e, fx_text *t, const char *missing); /* NAME_run: checks, sizes, pointers; missing (C): a condition that returns ERR_NULL */
 bool fx_c_needs_copy(const fx_program *p, size_t output); /* it is an input, weight or other output returned as it is */
 fx_status fx_c_header(fx_emit *e);
 fx_status fx_c_source(fx_emit *e);
@@ -262,11 +263,14 @@ void fx_cuda_strings(fx_emit *e, fx_text *t);
 
 /* cuda_host.c: NAME.cu */
 fx_status fx_cuda_source(fx_emit *e);
+void fx_cuda_put(fx_emit *e, fx_text *t, const char *s); /* a text in which net_ and NET_ stand for the prefixes */
 bool fx_cuda_has_checks(const fx_emit *e);       /* some kernel may report a failure */
 
-/* cuda_load.c, cuda_run.c: parts of it: weights; run, wait */
+/* cuda_load.c, cuda_run.c: parts of it: weights; run, capture, wait */
+void fx_cuda_hash(fx_emit *e, const fx_text *before, const fx_text *behind); /* e->hash: of the program's text and the weights' layout, not of their values */
 void fx_cuda_load(fx_emit *e, fx_text *t);
 void fx_cuda_run(fx_emit *e, fx_text *t);
+void fx_cuda_run_checks(fx_emit *e, fx_text *t); /* how NAME_run begins: context, pointers, sizes, slots */
 
 /* cuda_build.c: Makefile, CMakeLists.txt */
 void fx_cuda_build(fx_emit *e);

@@ -41,6 +41,9 @@ size_t shared_per_block_optin() {
     }
 }
 
+static thread_local int current;
+int current_device() { return current; }
+
 bool fail_this_allocation() { return device.fail_allocation > 0 && --device.fail_allocation == 0; }
 
 } // namespace fxcu
@@ -80,7 +83,6 @@ static cudaError_t check_device(int number) {
     return cudaSuccess;
 }
 
-static thread_local int current;
 cudaError_t cudaGetDevice(int *number) {
     entry e;
     *number = current;

@@ -43,6 +43,7 @@ void catch_faults();                     /* installs the signal handlers, once *
 /* ---- device.cpp ---- */
 
 constexpr size_t shared_per_block = 48 << 10;
+int current_device();       /* of this thread of the host */
 cudaError_t device_error(); /* no device is there, or none that the program has code for */
 size_t shared_per_block_optin();
 bool fail_this_allocation();
@@ -57,6 +58,7 @@ struct range {
     char *at;
     size_t bytes;
     int number; /* counted from 1, for messages */
+    int device;
     bool freed;
     mutable void *shadow; /* race.cpp's, unmapped with the buffer */
     mutable size_t shadow_bytes;
@@ -105,6 +107,7 @@ struct stream_state {
     std::vector<node_ref> last;     /* what the next piece of work comes after */
     std::vector<node_ref> captured; /* the same, of a capture's nodes */
     unsigned flags = 0;
+    int device = -1; /* any: the default stream, which is each device's own */
     capture *in = nullptr;
 };
 stream_state *state(cudaStream_t stream); /* null: no such stream */

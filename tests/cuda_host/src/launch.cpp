@@ -46,6 +46,10 @@ static cudaError_t check_argument(const launch_desc &d, const argument &a) {
     const range *r = find_range(a.pointer);
     const char *at = static_cast<const char *>(a.pointer);
     const bool inside = r && !r->freed && at >= r->at && at <= r->at + r->bytes;
+    if (inside && r->kind == memory::device && r->device != current_device()) {
+        return error(cudaErrorIllegalAddress, "kernel %s: argument %d is of device %d, the kernel runs on device %d [launched at %s:%d]", d.name,
+                     a.number, r->device, current_device(), d.file, d.line);
+    }
     if (a.pointer == nullptr || inside) {
         return cudaSuccess;
     }
@@ -195,6 +199,10 @@ cudaError_t launch(launch_desc &&d) {
     if (cudaError_t failed = check_stream(d.stream)) {
         return failed;
     }
+    if (state(d.stream)->device >= 0 && state(d.stream)->device != current_device()) {
+        return error(cudaErrorInvalidResourceHandle, "kernel %s: the stream is of device %d, not of %d, which is current [launched at %s:%d]", d.name,
+                     state(d.stream)->device, current_device(), d.file, d.line);
+    }
     if (cudaError_t failed = check_launch(d)) {
         return failed;
     }
@@ -249,10 +257,13 @@ cudaError_t fxcu_func_set_attribute(const void *kernel, cudaFuncAttribute attrib
 cudaError_t fxcu_func_get_attributes(cudaFuncAttributes *attributes, const void *kernel) {
     entry e;
     *attributes = {};
+    if (cudaError_t failed = e.failed ? e.failed : device_error()) {
+        return failed;
+    }
     attributes->sharedSizeBytes = shared_bytes(shared_of(kernel));
     attributes->maxThreadsPerBlock = 1024;
     auto raised = most_dynamic.find(kernel);
     attributes->maxDynamicSharedSizeBytes =
         static_cast<int>(raised == most_dynamic.end() ? shared_per_block - attributes->sharedSizeBytes : raised->second);
-    return e.failed;
+    return cudaSuccess;
 }

@@ -110,6 +110,7 @@ static cudaError_t allocate(memory kind, void **pointer, size_t bytes, const cha
     m.map = static_cast<char *>(map);
     m.at = m.inside() + m.map_bytes - round_up(bytes, alignment);
     m.number = ++last_number;
+    m.device = current_device();
     mprotect(m.inside(), m.map_bytes, PROT_READ | PROT_WRITE);
     memset(m.inside(), 0xff, m.map_bytes); /* a NaN of every floating type, -1 of every integer */
     outside(m, [](char *at, size_t n) { ASAN_POISON_MEMORY_REGION(at, n); });
@@ -342,6 +343,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const vo
     *attributes = {};
     if (inside) {
         attributes->type = m->kind == memory::device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+        attributes->device = m->device;
         attributes->devicePointer = const_cast<void *>(pointer);
         attributes->hostPointer = m->kind == memory::device ? nullptr : const_cast<void *>(pointer);
     }

@@ -219,6 +219,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
     }
     *stream = new CUstream_st;
     (*stream)->flags = flags;
+    (*stream)->device = current_device();
     if (!flags) {
         (*stream)->last = legacy.last;
     }
