@@ -1,9 +1,7 @@
 /* The gradient of a convolution's weight (runtime/cuda/conv2d_weight_grad.h) against a loop in double, over the random descriptors of the CPU kernels' test:
  * aligned and not, split sums, depthwise; each barrier taken away in turn.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include "cuda_values.h"
-
-#include "../unit/conv_cases.h"
+#include "conv_values.h"
 
 #ifdef FXCU_HOST
 #define __syncthreads() barrier(__FILE__, __LINE__)
@@ -19,16 +17,6 @@
 #endif
 
 static int cases, by_fours, splits;
-
-/* NaN in the gaps: nothing outside the tensor may find its way into a result. */
-static std::vector<float> random_image(int n, int h, int w, int c, int s_n, int s_h, int s_w, size_t size, float scale) {
-    std::vector<float> v = nothing<float>(size);
-    for (int at = 0; at < n * h * w * c; at++) {
-        const int pixel = at / c, row = pixel / w;
-        v[static_cast<size_t>(row / h * s_n + row % h * s_h + pixel % w * s_w + at % c)] = scale * random_float();
-    }
-    return v;
-}
 
 static wanted expect(const fxrt_conv2d_desc &d, const std::vector<float> &x, const std::vector<float> &g) {
     wanted want(static_cast<size_t>(fxrt_cuda_grad_elements(&d)));
@@ -63,8 +51,8 @@ static bool run(fxrt_conv2d_desc d, bool fours, size_t shift, bool with_workspac
         g_size = random_strides(d.n, d.oh, d.ow, yc, &d.ys_n, &d.ys_h, &d.ys_w);
     } while (fours && !fxrt_cuda_fours(d.xs_n, d.xs_h, d.xs_w, d.ys_n, d.ys_h, d.ys_w));
     const float scale = 2.0f / sqrtf(static_cast<float>(d.n * d.oh * d.ow)); /* results of about 1: the rounding of long sums stays small */
-    const std::vector<float> x = random_image(d.n, d.ih, d.iw, xc, d.xs_n, d.xs_h, d.xs_w, x_size, 1.0f);
-    const std::vector<float> g = random_image(d.n, d.oh, d.ow, yc, d.ys_n, d.ys_h, d.ys_w, g_size, scale);
+    const std::vector<float> x = random_image<float>(d.n, d.ih, d.iw, xc, d.xs_n, d.xs_h, d.xs_w, x_size);
+    const std::vector<float> g = random_image<float>(d.n, d.oh, d.ow, yc, d.ys_n, d.ys_h, d.ys_w, g_size, scale);
     const wanted want = expect(d, x, g);
     std::vector<float> x_shifted = nothing<float>(shift), g_shifted = nothing<float>(shift);
     x_shifted.insert(x_shifted.end(), x.begin(), x.end());
@@ -101,21 +89,6 @@ static void test_random() {
         CHECK(run(d, fours, fours ? 0 : static_cast<size_t>(random_int(0, 1)), true));
     }
     CHECK(by_fours >= 12 && by_fours < cases);
-}
-
-static fxrt_conv2d_desc square(int n, int size, int ic, int oc, int k, int pad, int groups) {
-    fxrt_conv2d_desc d;
-    memset(&d, 0, sizeof d);
-    d.n = n;
-    d.groups = groups;
-    d.sh = d.sw = d.dh = d.dw = 1;
-    d.ih = d.iw = size;
-    d.ic = ic;
-    d.oc = oc;
-    d.kh = d.kw = k;
-    d.ph = d.pw = pad;
-    d.oh = d.ow = size + 2 * pad - k + 1;
-    return d;
 }
 
 /* More than a tile in each direction, many pixels (in parts and not), groups, images of one pixel. */
