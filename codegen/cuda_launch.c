@@ -5,34 +5,42 @@
 #include "codegen/emit.h"
 
 typedef struct grid {
-    const fx_stmt *axis[3];       /* NULL: the grid is flat there */
+    const fx_stmt *nest;
     int64_t threads[3];           /* of a block */
 } grid;
+
+static bool is_axis(const fx_stmt *s)
+{
+    return s && s->kind == FX_ST_LOOP && (s->loop == FX_LOOP_GRID || s->loop == FX_LOOP_BLOCK);
+}
 
 static grid grid_of(const fx_step *step)
 {
     grid g = {.threads = {1, 1, 1}};
     const fx_stmt *s = fx_cuda_nest(step);
     fx_cuda_threads(s, g.threads);
-    for (; s && s->kind == FX_ST_LOOP && (s->loop == FX_LOOP_GRID || s->loop == FX_LOOP_BLOCK); s = s->body) {
-        g.axis[s->axis] = s;
+    g.nest = s;
+    for (; is_axis(s); s = s->body)
         if (s->loop == FX_LOOP_GRID)
             g.threads[s->axis] = s->threads;
-    }
     return g;
 }
 
+/* A loop over a grid needs so many blocks that all its iterations have a thread; loops of one axis, one for each of the others'. */
 static const char *blocks(fx_emit *e, const grid *g, int axis)
 {
-    const fx_stmt *s = g->axis[axis];
-    int threads = s && s->loop == FX_LOOP_GRID ? s->threads : 1;
-    if (!s)
-        return "1";
-    if (fx_dim_known(s->extent))
-        return fx_arena_printf(e->local, "%lld", (long long)((s->extent.value + threads - 1) / threads));
+    fx_dim all = fx_dim_of(1);
+    int threads = 1;
+    for (const fx_stmt *s = g->nest; is_axis(s); s = s->body)
+        if (s->axis == axis) {
+            all = fx_dim_mul(e->ctx, all, s->extent);
+            threads = s->loop == FX_LOOP_GRID ? s->threads : 1;
+        }
+    if (fx_dim_known(all))
+        return fx_arena_printf(e->local, "%lld", (long long)((all.value + threads - 1) / threads));
     if (threads == 1)
-        return fx_arena_printf(e->local, "(unsigned)%s", fx_c_factor(e, s->extent));
-    return fx_arena_printf(e->local, "(unsigned)((%s + %d) / %d)", fx_c_dim(e, s->extent), threads - 1, threads);
+        return fx_arena_printf(e->local, "(unsigned)%s", fx_c_factor(e, all));
+    return fx_arena_printf(e->local, "(unsigned)((%s + %d) / %d)", fx_c_dim(e, all), threads - 1, threads);
 }
 
 static const char *threads(fx_emit *e, const grid *g, int axis)
@@ -59,9 +67,9 @@ static const char *condition(fx_emit *e, const grid *g)
 {
     fx_text t;
     fx_text_init(&t, e->local);
-    for (int a = 0; a < 3; a++)
-        if (g->axis[a] && !fx_dim_at_least(e->ctx, fx_program_symbols(e->p), g->axis[a]->extent, 1))
-            fx_printf(&t, "%s%s > 0", t.size ? " && " : "", fx_c_dim(e, g->axis[a]->extent));
+    for (const fx_stmt *s = g->nest; is_axis(s); s = s->body)
+        if (!fx_dim_at_least(e->ctx, fx_program_symbols(e->p), s->extent, 1))
+            fx_printf(&t, "%s%s > 0", t.size ? " && " : "", fx_c_dim(e, s->extent));
     return t.size ? t.data : NULL;
 }
 

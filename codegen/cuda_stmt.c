@@ -307,6 +307,23 @@ static fx_status aligned_end(fx_emit *e, const fx_stmt *loop)
     return FX_OK;
 }
 
+/* The number of the block that the loop counts: loops of one axis share it, the innermost fastest. */
+static const char *block_number(fx_emit *e, const fx_stmt *loop)
+{
+    fx_text t;
+    fx_text_init(&t, e->local);
+    bool around = false;
+    for (const fx_stmt *s = fx_cuda_nest(e->step); s != loop; s = s->body)
+        around |= s->axis == loop->axis && !fx_dim_is(s->extent, 1);
+    fx_printf(&t, "blockIdx.%c", "xyz"[loop->axis]);
+    for (const fx_stmt *s = loop->body; is_loop(s, loop->loop); s = s->body)
+        if (s->axis == loop->axis && !fx_dim_is(s->extent, 1))
+            fx_printf(&t, " / %s", fx_c_factor(e, s->extent));
+    if (around)
+        fx_printf(&t, " %% %s", fx_c_factor(e, loop->extent));
+    return t.data;
+}
+
 static fx_status grid_begin(fx_emit *e, const fx_stmt *loop)
 {
     static const char *const usual[] = {"x", "y", "z"};
@@ -320,7 +337,7 @@ static fx_status grid_begin(fx_emit *e, const fx_stmt *loop)
     l->name = fx_names_make(e->scope, loop->hint ? loop->hint : usual[loop->axis], 24, "i");
     const char *type = e->fact->wide ? "ptrdiff_t" : "int", *cast = e->fact->wide ? "(ptrdiff_t)" : "";
     if (alone)
-        fx_emit_line(e, "const %s %s = blockIdx.%c;", type, l->name, axis);
+        fx_emit_line(e, "const %s %s = %s;", type, l->name, block_number(e, loop));
     else if (fx_dim_known(loop->extent) && loop->extent.value <= loop->threads)
         fx_emit_line(e, "const %s %s = threadIdx.%c;", type, l->name, axis);
     else

@@ -79,8 +79,9 @@ typedef enum fx_stmt_kind {
     FX_ST_LOOP, FX_ST_STORE, FX_ST_LOCAL, FX_ST_SET, FX_ST_IF, FX_ST_CALL, FX_ST_COMMENT, FX_ST_ARRAY, FX_ST_CHECK, FX_ST_BARRIER
 } fx_stmt_kind;
 /* GRID: iterations are threads of a GPU's grid, each alone; the blocks have so many of them along the axis. Such a loop is outermost or all that another
- * one has in its body, and no two are of one axis: together they are one launch. BLOCK, THREAD: iterations are blocks of a grid and threads of a block (CUDA); axis says which. As of every loop, what follows a loop over threads
- * begins when all have done: its end is a barrier. Arrays of a block's body are its threads' shared memory, those of a thread's its own. */
+ * one has in its body: together they are one launch. BLOCK, THREAD: iterations are blocks of a grid and threads of a block (CUDA); axis says which. Several
+ * loops over blocks (GRID: of one thread) may be of one axis, whose blocks then count the innermost of them fastest. As of every loop, what follows a loop over
+ * threads begins when all have done: its end is a barrier. Arrays of a block's body are its threads' shared memory, those of a thread's its own. */
 typedef enum fx_loop_kind { FX_LOOP_SERIAL, FX_LOOP_PARALLEL, FX_LOOP_VECTOR, FX_LOOP_UNROLLED, FX_LOOP_GRID, FX_LOOP_BLOCK, FX_LOOP_THREAD } fx_loop_kind;
 
 typedef enum fx_kernel_id {

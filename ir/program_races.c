@@ -1,10 +1,13 @@
 /* ir/program_races.c: the verifier's part about loops whose iterations run at once: parallel, vector, grid, block and thread loops.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
- * Two accesses race when one of them stores and they can touch one element in different iterations. Guards are not looked at. An array
+ * Two accesses race when one of them stores and they can touch one element in different iterations. Of the guards that both are under, those that
+ * bound a sum of variables from above count (the last tile of a row: 32 * tile + thread < width); no others do. An array
  * declared inside the loop belongs to one iteration. Threads of a block wait for each other at barriers: what a barrier stands between
  * does not race. */
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ir/program_check.h"
 
@@ -14,9 +17,16 @@ const char *fx_check_loop_kind(fx_loop_kind kind)
     return (unsigned)kind <= FX_LOOP_THREAD ? names[kind] : "?";
 }
 
+/* What holds at a statement: cond >= 0, and those around it. */
+typedef struct guard {
+    const fx_affine *cond;
+    const struct guard *around;
+} guard;
+
 typedef struct access {
     int buf;
     const fx_affine *index;
+    const guard *guards;
     bool stored;
     int phase;                /* what no barrier parts has one number */
 } access;
@@ -27,6 +37,7 @@ typedef struct race {
     fx_check_var *vars; size_t n, cap;
     size_t at;                /* vars[at] is the loop's; those before it stand still */
     bool threads;             /* barriers count */
+    const guard *guards;      /* within the loop, at the statement at hand */
     access *v; size_t n_accesses, cap_accesses;
     int *parent; size_t n_phases, cap_phases; /* union-find */
     bool told;
@@ -188,27 +199,33 @@ static bool meet_dims(const fx_check *c, sym_term *t, int n, fx_dim d)
     return true;
 }
 
-/* Whether index a in one iteration and index b in another one can be the same element. */
-static bool can_meet(const race *r, const fx_affine *a, const fx_affine *b)
+/* The question whether two indices can be equal: variables before `shared` have one value in both, vars[apart] has two that differ. */
+typedef struct question {
+    const fx_check *c;
+    const fx_check_var *vars;
+    size_t n, shared, apart;
+} question;
+
+static bool indices_meet(const question *q, const fx_affine *a, const fx_affine *b)
 {
-    const fx_check *c = r->c;
+    const fx_check *c = q->c;
     sym_term t[MAX_TERMS];
     int n = 0;
     fx_dim d = fx_dim_sub(c->ctx, b->base, a->base), zero = fx_dim_of(0);
     fx_symbols where = c->symbols;
     bool numbers = !d.sym;
-    for (size_t i = 0; i < r->n; i++) {
-        fx_dim ca = fx_affine_coef(a, r->vars[i].var), cb = fx_affine_coef(b, r->vars[i].var), last = fx_dim_plus(c->ctx, r->vars[i].extent, -1);
+    for (size_t i = 0; i < q->n; i++) {
+        fx_dim ca = fx_affine_coef(a, q->vars[i].var), cb = fx_affine_coef(b, q->vars[i].var), last = fx_dim_plus(c->ctx, q->vars[i].extent, -1);
         bool in_a = !fx_dim_is(ca, 0), in_b = !fx_dim_is(cb, 0), same = fx_dim_equal(ca, cb);
-        if (i <= r->at || in_a || in_b) /* around one of the two */
-            where = fx_dim_where_positive(c->arena, where, r->vars[i].extent);
+        if (i <= q->shared || in_a || in_b) /* around one of the two */
+            where = fx_dim_where_positive(c->arena, where, q->vars[i].extent);
         if (!in_a && !in_b)
             continue;
-        if (i < r->at) {
+        if (i < q->shared) {
             if (!same)
                 t[n++] = (sym_term){.coef = fx_dim_sub(c->ctx, ca, cb), .lo = zero, .hi = last};
         } else if (same) {
-            t[n++] = (sym_term){.coef = ca, .lo = fx_dim_scale(c->ctx, last, -1), .hi = last, .not_zero = i == r->at};
+            t[n++] = (sym_term){.coef = ca, .lo = fx_dim_scale(c->ctx, last, -1), .hi = last, .not_zero = i == q->apart};
         } else {
             if (in_a)
                 t[n++] = (sym_term){.coef = ca, .lo = zero, .hi = last};
@@ -222,6 +239,83 @@ static bool can_meet(const race *r, const fx_affine *a, const fx_affine *b)
     fx_check running = *c;
     running.symbols = where;
     return meet_dims(&running, t, n, d);
+}
+
+/* ---- guards ---------------------------------------------------------------------------------------------------------- */
+
+static bool has_guard(const guard *g, const fx_affine *cond)
+{
+    for (; g; g = g->around)
+        if (fx_affine_equal(g->cond, cond))
+            return true;
+    return false;
+}
+
+/* The sum of several variables, each some times, that the guard says is at most its base. */
+static bool bounded_sum(const fx_check *c, const fx_affine *cond, fx_affine *sum)
+{
+    *sum = fx_affine_const(0);
+    for (int i = 0; i < cond->n; i++) {
+        if (cond->coef[i].sym || cond->coef[i].value >= 0)
+            return false;
+        fx_affine_add(c->ctx, sum, cond->var[i], fx_dim_scale(c->ctx, cond->coef[i], -1));
+    }
+    return cond->n > 1;
+}
+
+/* How often the sum is in the index. */
+static bool find_sum(const fx_check *c, const fx_affine *index, const fx_affine *sum, fx_dim *times)
+{
+    for (int i = 0; i < sum->n; i++) {
+        fx_dim one;
+        if (!fx_dim_divide(c->ctx, fx_affine_coef(index, sum->var[i]), sum->coef[i], &one) || fx_dim_is(one, 0) || (i && !fx_dim_equal(one, *times)))
+            return false;
+        *times = one;
+    }
+    return true;
+}
+
+/* The index with the variable in the sum's place. */
+static fx_affine with_sum(const fx_check *c, const fx_affine *index, const fx_affine *sum, int var, fx_dim times)
+{
+    fx_affine r = *index;
+    for (int i = 0; i < sum->n; i++)
+        fx_affine_add(c->ctx, &r, sum->var[i], fx_dim_mul(c->ctx, times, fx_dim_scale(c->ctx, sum->coef[i], -1)));
+    fx_affine_add(c->ctx, &r, var, times);
+    return r;
+}
+
+/* Whether the index of one access in one iteration and that of the other in another one can be the same element. A sum of variables that a guard on both
+ * bounds counts as one variable; where the loop's is among them, the sums of two iterations must differ. */
+static bool can_meet(const race *r, const access *a, const access *b)
+{
+    enum { MOST = 4 };
+    const fx_check *c = r->c;
+    question q = {.c = c, .vars = r->vars, .n = r->n, .shared = r->at, .apart = r->at};
+    if (!indices_meet(&q, a->index, b->index))
+        return false;
+    fx_check_var *vars = NULL;
+    fx_affine ia = *a->index, ib = *b->index, sum;
+    fx_dim ta = fx_dim_of(0), tb = ta;
+    for (const guard *g = a->guards; g && q.n < r->n + MOST; g = g->around) {
+        if (!has_guard(b->guards, g->cond) || !bounded_sum(c, g->cond, &sum) || !find_sum(c, &ia, &sum, &ta) || !find_sum(c, &ib, &sum, &tb))
+            continue;
+        bool differ = !fx_dim_is(fx_affine_coef(&sum, r->vars[r->at].var), 0);
+        if (differ && (q.apart != r->at || indices_meet(&q, &sum, &sum)))
+            continue;
+        if (!vars) {
+            vars = FX_NEW_ARRAY(c->arena, fx_check_var, r->n + MOST);
+            memcpy(vars, r->vars, r->n * sizeof *vars);
+            q.vars = vars;
+        }
+        int var = INT_MAX - (int)q.n;
+        vars[q.n] = (fx_check_var){.var = var, .extent = fx_dim_plus(c->ctx, g->cond->base, 1)};
+        q.apart = differ ? q.n : q.apart;
+        q.n++;
+        ia = with_sum(c, &ia, &sum, var, ta);
+        ib = with_sum(c, &ib, &sum, var, tb);
+    }
+    return !vars || indices_meet(&q, &ia, &ib);
 }
 
 /* ---- collecting ------------------------------------------------------------------------------------------------------ */
@@ -249,7 +343,7 @@ static bool shared(const race *r, int buf)
 static void collect_access(race *r, int buf, const fx_affine *index, bool stored)
 {
     if (fx_check_buf(r->c, buf) && shared(r, buf))
-        FX_PUSH(r->c->arena, r->v, r->n_accesses, r->cap_accesses) = (access){buf, index, stored, (int)r->n_phases - 1};
+        FX_PUSH(r->c->arena, r->v, r->n_accesses, r->cap_accesses) = (access){buf, index, r->guards, stored, (int)r->n_phases - 1};
 }
 
 static void collect_expr(race *r, const fx_sexpr *e, int depth)
@@ -294,9 +388,17 @@ static void collect(race *r, const fx_stmt *s)
         case FX_ST_CHECK:
             collect_inside(r, FX_VAR_LOCAL(s->local), s->extent, s);
             break;
-        case FX_ST_IF:
+        case FX_ST_IF: {
+            const guard *around = r->guards;
+            for (int i = 0; i < s->n_cond; i++) {
+                guard *g = FX_NEW(r->c->arena, guard);
+                *g = (guard){&s->cond[i], r->guards};
+                r->guards = g;
+            }
             collect(r, s->body);
+            r->guards = around;
             break;
+        }
         case FX_ST_BARRIER:
             if (r->threads)
                 new_phase(r);
@@ -327,7 +429,7 @@ static bool race_of(const race *r, const access *a, const access *b)
     if (phase_of(r, a->phase) != phase_of(r, b->phase))
         return false;
     /* An index without the loop's variable meets itself at once. */
-    return (a == b && fx_dim_is(fx_affine_coef(a->index, r->loop->var), 0)) || can_meet(r, a->index, b->index);
+    return (a == b && fx_dim_is(fx_affine_coef(a->index, r->loop->var), 0)) || can_meet(r, a, b);
 }
 
 /* Whether at most one iteration runs at every size, also where sizes are expressions: of the loop, or as a loop around it has none. */

@@ -427,8 +427,8 @@ static void check_grid(fx_check *c, const fx_stmt *s)
         const fx_stmt *around = c->vars[i].at;
         if (c->vars[i].kind != FX_LOOP_GRID || around->body != inside)
             fx_check_bad(c, "the grid loop v%d is not all that is inside v%d", s->var, c->vars[i].var);
-        else if (around->axis == s->axis)
-            fx_check_bad(c, "the grid loops v%d and v%d are of one axis", around->var, s->var);
+        else if (around->axis == s->axis && (around->threads != 1 || s->threads != 1))
+            fx_check_bad(c, "the grid loops v%d and v%d are of one axis, where blocks have threads", around->var, s->var);
         inside = around;
         threads *= c->vars[i].kind == FX_LOOP_GRID ? around->threads : 1;
     }

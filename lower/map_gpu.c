@@ -54,6 +54,18 @@ static fx_stmt *cut_plain(fx_stmt **rest)
     return first;
 }
 
+/* What becomes one launch: a nest, or a list that declares something around it. */
+static fx_stmt *map_list(fx_gpu_map *m, const fx_stmt *s)
+{
+    fx_map_nest w = {.m = m, .nest = s};
+    fx_map_look(&w);
+    fx_stmt *mapped = fx_map_transpose(&w);
+    if (!mapped)
+        mapped = fx_map_points(&w);
+    make_serial(mapped);
+    return mapped;
+}
+
 static void map_step(fx_gpu_map *m, fx_step *step)
 {
     fx_stmt *rest = step->body, *out = NULL, **tail = &out;
@@ -63,17 +75,11 @@ static void map_step(fx_gpu_map *m, fx_step *step)
         if (is_launch(s)) {
             rest = s->next;
             s->next = NULL;
-            if (s->kind == FX_ST_LOOP && !has_call(s->body)) {
-                s = fx_map_points(m, s);
-                make_serial(s);
-            }
         } else {
             s = cut_plain(&rest);
-            if (!has_call(s)) {
-                make_serial(s);
-                s = fx_map_one_thread(m, s);
-            }
         }
+        if (s->kind != FX_ST_COMMENT && !has_call(s))
+            s = map_list(m, s);
         *tail = s;
         while (*tail)
             tail = &(*tail)->next;

@@ -190,6 +190,74 @@ static bool never_runs(const fx_prover *r, const fx_prove_scope *s)
     return false;
 }
 
+/* ---- guards ---------------------------------------------------------------------------------------------------------------- */
+
+/* How often the sum that the guard bounds from above is in the form; false: it is not in it whole. */
+static bool find_bounded(const fx_prover *r, const fx_prove_form *f, const fx_affine *cond, fx_dim *times)
+{
+    int found = 0;
+    for (int i = 0; i < cond->n; i++) {
+        fx_dim one, g = fx_dim_scale(r->ctx, cond->coef[i], -1);
+        if (!fx_dim_known(g) || g.value <= 0)
+            return false;
+        for (int k = 0; k < f->n; k++)
+            if (f->t[k].var == cond->var[i]) {
+                if (!fx_dim_divide(r->ctx, f->t[k].coef, g, &one) || (found && !fx_dim_equal(one, *times)))
+                    return false;
+                *times = one;
+                found++;
+            }
+    }
+    return found > 1;
+}
+
+/* The sum as one variable, which the guard bounds. Loops of one iteration are in no form. */
+static void put_bounded(const fx_prover *r, fx_prove_form *f, const fx_affine *cond, int var, fx_dim times)
+{
+    int n = 0;
+    for (int k = 0; k < f->n; k++)
+        if (fx_dim_is(fx_affine_coef(cond, f->t[k].var), 0))
+            f->t[n++] = f->t[k];
+    f->t[n].var = var;
+    f->t[n].coef = times;
+    f->t[n].extent = fx_dim_plus(r->ctx, cond->base, 1);
+    f->n = n + 1;
+}
+
+static bool has_cond(const fx_prove_scope *s, const fx_affine *cond)
+{
+    for (int i = 0; i < s->n_cond; i++)
+        if (fx_affine_equal(s->cond[i], cond))
+            return true;
+    return false;
+}
+
+/* Whether the forms never are one element, where a guard of both keeps a tile's threads within a row: 32 * tile + thread < width. The sum counts as a
+ * variable, which differs where the loop's does, when what is in it says so. */
+static bool distinct_by_guards(race *c, const touch *a, const touch *b, fx_prove_form *fa, fx_prove_form *fb, int n_shared, const int *shared)
+{
+    fx_prover *r = c->r;
+    int apart = c->loop->var, var = INT_MAX;
+    for (int i = 0; i < a->scope->n_cond; i++) {
+        const fx_affine *cond = a->scope->cond[i];
+        fx_dim ta, tb;
+        if (!has_cond(b->scope, cond) || !find_bounded(r, fa, cond, &ta) || !find_bounded(r, fb, cond, &tb))
+            continue;
+        if (!fx_dim_is(fx_affine_coef(cond, c->loop->var), 0)) {
+            fx_affine sum = fx_affine_const(0);
+            for (int k = 0; k < cond->n; k++)
+                fx_affine_add(r->ctx, &sum, cond->var[k], fx_dim_scale(r->ctx, cond->coef[k], -1));
+            fx_prove_form sa = fx_prove_form_of(r, a->scope, &sum), sb = fx_prove_form_of(r, b->scope, &sum);
+            if (apart != c->loop->var || !fx_prove_distinct(r, &sa, &sb, n_shared, shared, apart))
+                continue;
+            apart = var;
+        }
+        put_bounded(r, fa, cond, var, ta);
+        put_bounded(r, fb, cond, var--, tb);
+    }
+    return var < INT_MAX && fx_prove_distinct(r, fa, fb, n_shared, shared, apart);
+}
+
 /* Whether the two accesses touch different elements in different iterations of the loop. */
 static bool apart(race *c, const touch *a, const touch *b)
 {
@@ -200,10 +268,12 @@ static bool apart(race *c, const touch *a, const touch *b)
     fx_prove_form fa = fx_prove_form_of(r, a->scope, a->index), fb = fx_prove_form_of(r, b->scope, b->index);
     fx_symbols all = r->symbols;
     r->symbols = fx_prove_where(r, b->scope, fx_prove_where(r, a->scope, all));
-    bool distinct = fx_prove_distinct(r, &fa, &fb, c->n_shared, shared, c->loop->var);
+    bool distinct = fx_prove_distinct(r, &fa, &fb, c->n_shared, shared, c->loop->var), guarded = false;
+    if (!distinct)
+        guarded = distinct_by_guards(c, a, b, &fa, &fb, c->n_shared, shared);
     r->symbols = all;
-    if (distinct || never_runs(r, a->scope) || never_runs(r, b->scope)) {
-        r->by |= FX_BY_STRIDES;
+    if (distinct || guarded || never_runs(r, a->scope) || never_runs(r, b->scope)) {
+        r->by |= FX_BY_STRIDES | (guarded ? FX_BY_GUARDS : 0);
         return true;
     }
     if (fx_prove_distinct_isl(r, a->scope, a->index, b->scope, b->index, c->n_shared, c->loop->var)) {

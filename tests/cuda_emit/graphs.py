@@ -96,6 +96,30 @@ CASES = [
         ["a : f32[s0, 8] = cat.default([%x, %y], 1)", "b : f32[s0, 8] = mul.Tensor(%a, 3)", "t : f32[8, s0] = permute.default(%b, [1, 0])",
          "c : f32[8, s0] = relu.default(%t)", "d : f32[8*s0] = reshape.default(%b, [sym(8*s0)])"], "%c, %d", symbols="symbol s0 in [0, 1000]\n"))
       for n in (1, 3, 700)],
+    # Through tiles of shared memory: whole ones and edges, several outer loops, dense operands beside, two tiles, types of 1, 2 and 8 bytes.
+    dict(name="transposed", inputs=[("f32", (2, 3, 40, 65)), ("f32", (2, 3, 65, 40)), ("f32", (65, 40))], graph=graph_of(
+        [("x", "f32[2, 3, 40, 65]"), ("y", "f32[2, 3, 65, 40]"), ("z", "f32[65, 40]")],
+        ["p : f32[2, 3, 65, 40] = permute.default(%x, [0, 1, 3, 2])", "a : f32[2, 3, 65, 40] = mul.Tensor(%p, %y)", "b : f32[2, 3, 65, 40] = add.Tensor(%a, %z)",
+         "c : f32[2, 3, 65, 40] = sub.Tensor(%b, %p)"], "%c, %b")),
+    dict(name="squares", inputs=[("f32", (64, 96)), ("f32", (64, 96))], graph=graph_of(
+        [("x", "f32[64, 96]"), ("y", "f32[64, 96]")],
+        ["p : f32[96, 64] = permute.default(%x, [1, 0])", "q : f32[96, 64] = permute.default(%y, [1, 0])", "a : f32[96, 64] = add.Tensor(%p, %q)",
+         "r : f32[96, 64] = clone.default(%p)"], "%a, %r")),
+    *[dict(name=f"transposed_{kind}", inputs=[(kind, (33, 50))], graph=graph_of(
+        [("x", f"{kind}[33, 50]")], [f"p : {kind}[50, 33] = permute.default(%x, [1, 0])", f"c : {kind}[50, 33] = clone.default(%p)"], "%c"))
+      for kind in ("u8", "f16", "i64")],
+    *[dict(name=f"transposed_open{n}", inputs=[("f32", (2, n, 40))], graph=graph_of(
+        [("x", "f32[2, s0, 40]")], ["p : f32[2, 40, s0] = permute.default(%x, [0, 2, 1])", "a : f32[2, 40, s0] = relu.default(%p)"], "%a", symbols="symbol s0 in [0, 1000]\n"))
+      for n in (0, 1, 100)],
+    # An image's few channels, and channels shuffled: no tiles, but neighbours write neighbours.
+    dict(name="channels", inputs=[("f32", (2, 3, 30, 31)), ("f32", (2, 9, 2, 29))], graph=graph_of(
+        [("x", "f32[2, 3, 30, 31]"), ("y", "f32[2, 9, 2, 29]")],
+        ["p : f32[2, 30, 31, 3] = permute.default(%x, [0, 2, 3, 1])", "a : f32[2, 30, 31, 3] = relu.default(%p)",
+         "q : f32[2, 9, 29, 2] = permute.default(%y, [0, 1, 3, 2])", "b : f32[2, 9, 58] = reshape.default(%q, [2, 9, 58])", "c : f32[2, 9, 58] = neg.default(%b)"], "%a, %c")),
+    # More loops than axes: blocks along z count two of them, and neighbours are still read at once.
+    dict(name="windows", inputs=[("f32", (4, 3, 5, 3, 8))], graph=graph_of(
+        [("x", "f32[4, 3, 5, 3, 8]")], ["p : f32[4, 5, 3, 3, 8] = permute.default(%x, [0, 2, 1, 3, 4])", "s : f32[4, 5, 3, 2, 8] = slice.Tensor(%p, 3, 0, 2)",
+                                       "a : f32[4, 5, 3, 2, 8] = relu.default(%s)"], "%a")),
     # An input that the run changes.
     dict(name="inplace", inputs=[("f32", (50,)), ("f32", (50,))], graph=graph_of(
         [("x", "f32[50]"), ("y", "f32[50]")], ["a : f32[50] = mul.Tensor(%x, %y)", "b : f32[50] = add_.Tensor(%x, %a)", "c : f32[50] = neg.default(%b)"], "%c")),

@@ -25,7 +25,8 @@ static const struct {
     const char *from, *to, *says; /* NULL: it is right */
 } cases[] = {
     {"grid y 2", "grid y 2", NULL},
-    {"grid y 2", "grid x 2", "the grid loops v0 and v1 are of one axis"},
+    {"grid y 2", "grid x 2", "the grid loops v0 and v1 are of one axis, where blocks have threads"},
+    {"grid y 2 \"n\" {\n        for v1 in 8 grid x 8", "grid x 1 \"n\" {\n        for v1 in 8 grid x 1", NULL},
     {"grid y 2", "grid y 256", "the grid loop v1: expected blocks of 1 to 1024 threads, 1 to 64 along z, got 8, with the loops around 2048"},
     {"grid y 2", "grid z 128", "the grid loop v0: expected blocks of 1 to 1024 threads, 1 to 64 along z, got 128"},
     {"for v0 in 6 grid y 2", "for v0 in 6 parallel", "the grid loop v1 is not all that is inside v0"},
