@@ -13,8 +13,6 @@ const fx_spelling fx_spell_cuda = {.gpu = true, .restrict_word = "__restrict__ "
 
 static fx_status emit(fx_emit *e)
 {
-    if (e->opt->golden)
-        return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, NULL, "target %s: expected no golden vectors: a check of CUDA sources is not emitted yet", e->p->target.name);
     if (e->opt->link_runtime)
         return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, NULL, "target %s: expected sources that stand alone: libfxrt has no kernels for GPUs", e->p->target.name);
     if (e->opt->weights != FX_WEIGHTS_AUTO && e->opt->weights != FX_WEIGHTS_BIN)
@@ -25,6 +23,8 @@ static fx_status emit(fx_emit *e)
     FX_TRY(fx_cuda_source(e));
     if (e->n_members)
         FX_TRY(fx_c_weights(e));
+    if (e->opt->golden)
+        FX_TRY(fx_cuda_check(e));
     fx_cuda_build(e);
     return FX_OK;
 }

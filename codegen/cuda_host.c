@@ -76,17 +76,18 @@ static void put_silence(fx_emit *e, fx_text *t)
 
 /* ---- NAME.cu: for the host --------------------------------------------------------------------------------------- */
 
-/* A text of C in which net_ and NET_ stand for the model's prefixes. */
+/* A text in which the model's prefixes stand for @ (but not in make's $@), net_ and NET_. */
 void fx_cuda_put(fx_emit *e, fx_text *t, const char *s)
 {
     const char *from = s;
     for (; *s; s++) {
-        bool lower = strncmp(s, "net_", 4) == 0, begins = s == from || !(isalnum((unsigned char)s[-1]) || s[-1] == '_');
-        if (!begins || !(lower || strncmp(s, "NET_", 4) == 0))
+        bool begins = s == from || !(isalnum((unsigned char)s[-1]) || s[-1] == '_');
+        bool alone = *s == '@' && !(s > from && s[-1] == '$'), lower = begins && strncmp(s, "net_", 4) == 0, upper = begins && strncmp(s, "NET_", 4) == 0;
+        if (!alone && !lower && !upper)
             continue;
         fx_putn(t, from, (size_t)(s - from));
-        fx_puts(t, lower ? e->prefix : e->PREFIX);
-        from = s += 3; /* the underscore */
+        fx_puts(t, upper ? e->PREFIX : e->prefix);
+        from = s + (alone ? 1 : 3);
     }
     fx_puts(t, from);
 }

@@ -58,9 +58,7 @@ void fx_cuda_load(fx_emit *e, fx_text *t)
                 "static int net_load_weights(net_context *ctx, const net_config *config)\n"
                 "{\n"
                 "    if (!config->weights) {\n"
-                "        const char *name = config->weights_file ? config->weights_file : \"");
-    fx_puts(t, e->prefix);
-    fx_cuda_put(e, t, ".bin\";\n"
+                "        const char *name = config->weights_file ? config->weights_file : \"@.bin\";\n"
                 "        FILE *file = fopen(name, \"rb\");\n"
                 "        if (!file)\n"
                 "            return net_refuse(ctx, NET_ERR_FILE, \"%s: %s\", name, strerror(errno));\n"

@@ -133,6 +133,7 @@ typedef struct fx_emit {
     fx_reason *reasons; size_t n_reasons, cap_reasons; /* symbols' ranges, limits, checks, in this order */
     fx_map checks;               /* from a CHECK statement to the name of its status */
     bool kernels[FX_K_COUNT];    /* called somewhere */
+    bool blas;                   /* CUDA: some layer is cuBLASLt's */
     bool *at_once;               /* CUDA, by buffer: some access is of 16 bytes, or may be; NULL: none is */
     unsigned acts;               /* mask of activations in descriptors */
     fx_file *files; size_t n_files, cap_files;
@@ -263,7 +264,7 @@ void fx_cuda_strings(fx_emit *e, fx_text *t);
 
 /* cuda_host.c: NAME.cu */
 fx_status fx_cuda_source(fx_emit *e);
-void fx_cuda_put(fx_emit *e, fx_text *t, const char *s); /* a text in which net_ and NET_ stand for the prefixes */
+void fx_cuda_put(fx_emit *e, fx_text *t, const char *s); /* a text in which @, net_ and NET_ stand for the prefixes */
 bool fx_cuda_has_checks(const fx_emit *e);       /* some kernel may report a failure */
 
 /* cuda_load.c, cuda_run.c: parts of it: weights; run, capture, wait */
@@ -274,6 +275,35 @@ void fx_cuda_run_checks(fx_emit *e, fx_text *t); /* how NAME_run begins: context
 
 /* cuda_build.c: Makefile, CMakeLists.txt */
 void fx_cuda_build(fx_emit *e);
+
+/* cuda_check.c: NAME_check.cu, NAME_golden.bin */
+fx_status fx_cuda_check(fx_emit *e);
+
+/* c_golden.c: what the programs that check a model have of golden vectors */
+/* One golden vector: an input, or what an output, a changed input or a state has to be after a call. */
+typedef struct fx_vector {
+    const char *name;            /* of its array in the source: "in0", "want1", "want1_2" in the second call */
+    const char *got;             /* what is compared with it; NULL: an input */
+    const char *what;            /* for messages: "input" */
+    size_t number;
+    const fx_io *io;
+    fx_tensor t;                 /* dense */
+} fx_vector;
+typedef struct fx_vectors {
+    fx_vector *v; size_t n;      /* in order: the inputs; for each call the outputs, then the inputs it changes and the states */
+    int64_t *values;             /* of symbols */
+    uint64_t arena_size;         /* with these */
+    uint64_t file_size;          /* of NAME_golden.bin; 0: they are in the source */
+} fx_vectors;
+fx_status fx_golden_gather(fx_emit *e, fx_vectors *out);
+size_t fx_golden_calls(const fx_emit *e);
+const char *fx_golden_label(fx_emit *e, const fx_vector *v, size_t call); /* for messages */
+void fx_golden_tolerances(fx_emit *e, fx_text *t);                      /* RTOL, ATOL */
+void fx_golden_dims(fx_emit *e, fx_text *t, const fx_vectors *all);     /* "static const net_dims dims = ...;" */
+void fx_golden_data(fx_emit *e, fx_text *t, const fx_vectors *all, const char *specifiers); /* arrays, or places in NAME_golden.bin */
+void fx_golden_results(fx_emit *e, fx_text *t, const fx_vectors *all);  /* arrays got0, ..., now0, ... */
+void fx_golden_comparisons(fx_text *t, size_t n, const fx_vector *v);   /* compare_float32 and the like */
+void fx_golden_reader(fx_text *t);                                      /* read_file */
 
 /* c_check.c: NAME_check.c, NAME_golden.bin */
 fx_status fx_c_check(fx_emit *e);
