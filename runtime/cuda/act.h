@@ -62,18 +62,18 @@ template <int N> FXRT_DEVICE void fxrt_cuda_act(float (&v)[N], int act, float a,
 }
 
 /* v[i] += from[i] and to[i] = v[i] for the first `live` of four neighbours; at once where `wide` (then live is 4 or more, or 0 or less). */
-FXRT_DEVICE void fxrt_cuda_add_four(float *v, const float *from, bool wide, int live)
+template <class T> FXRT_DEVICE void fxrt_cuda_add_four(float *v, const T *from, bool wide, int live)
 {
     if (!from || live <= 0) {
         return;
     }
     fxrt_cuda_vec<4> add = {};
     if (wide) {
-        add = fxrt_cuda_load<4>(from);
+        add = fxrt_cuda_floats<4>(from);
     } else {
         FXRT_UNROLL
         for (int i = 0; i < 4; i++) {
-            add.at[i] = i < live ? from[i] : 0.0f;
+            add.at[i] = i < live ? static_cast<float>(from[i]) : 0.0f;
         }
     }
     FXRT_UNROLL
@@ -81,19 +81,19 @@ FXRT_DEVICE void fxrt_cuda_add_four(float *v, const float *from, bool wide, int 
         v[i] += add.at[i];
     }
 }
-FXRT_DEVICE void fxrt_cuda_store_four(float *to, const float *v, bool wide, int live)
+template <class T> FXRT_DEVICE void fxrt_cuda_store_four(T *to, const float *v, bool wide, int live)
 {
     if (live <= 0) {
         return;
     }
     if (wide) {
-        fxrt_cuda_store<4>(to, {{v[0], v[1], v[2], v[3]}});
+        fxrt_cuda_put<4>(to, {{v[0], v[1], v[2], v[3]}});
         return;
     }
     FXRT_UNROLL
     for (int i = 0; i < 4; i++) {
         if (i < live) {
-            to[i] = v[i];
+            to[i] = static_cast<T>(v[i]);
         }
     }
 }

@@ -5,9 +5,9 @@
  * More than 65,535 groups are refused by the launch. */
 
 /* y = act(the sum of the parts + b + r); parts are dense, one after the other. */
-template <int V>
+template <int V, class T>
 static __global__ void __launch_bounds__(FXRT_CUDA_POINTS)
-    fxrt_cuda_conv_sum(fxrt_conv2d_desc d, int parts, const float *__restrict__ ws, const float *__restrict__ b, const float *r, float *y)
+    fxrt_cuda_conv_sum(fxrt_conv2d_desc d, int parts, const float *__restrict__ ws, const T *__restrict__ b, const T *r, T *y)
 {
     const int channels = d.groups * d.oc;
     const fxrt_cuda_point p = fxrt_cuda_point_here<V>(d, channels);
@@ -15,7 +15,7 @@ static __global__ void __launch_bounds__(FXRT_CUDA_POINTS)
         return;
     }
     const long long all = static_cast<long long>(d.n) * d.oh * d.ow * channels;
-    fxrt_cuda_vec<V> sum = b ? fxrt_cuda_load<V>(b + p.c) : fxrt_cuda_vec<V>{};
+    fxrt_cuda_vec<V> sum = b ? fxrt_cuda_floats<V>(b + p.c) : fxrt_cuda_vec<V>{};
     ws += static_cast<long long>(p.at) * channels + p.c;
     FXRT_ROLLED
     for (int part = 0; part < parts; part++) {
@@ -28,12 +28,14 @@ static __global__ void __launch_bounds__(FXRT_CUDA_POINTS)
     fxrt_cuda_point_end(d, p, sum, r, y);
 }
 
-FXRT_HOST cudaError_t fxrt_cuda_conv2d(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
+/* T: float, __half or __nv_bfloat16; sums and tail are floats. */
+template <class T>
+FXRT_HOST cudaError_t fxrt_cuda_conv2d(const fxrt_conv2d_desc *d, const T *x, const T *w, fxrt_cuda_optional<T> b, fxrt_cuda_optional<T> r, T *y,
                                        float *ws, cudaStream_t stream)
 {
     const size_t bytes = ws ? fxrt_cuda_conv2d_workspace(d) : 0;
     if (bytes == 0) {
-        return fxrt_cuda_conv_choose<false>(d, x, w, b, r, y, stream);
+        return fxrt_cuda_conv_choose<false, T>(d, x, w, b, r, y, stream);
     }
     const int channels = d->groups * d->oc, pixels = d->n * d->oh * d->ow;
     const int parts = static_cast<int>(bytes / sizeof(float) / static_cast<size_t>(channels) / static_cast<size_t>(pixels));
@@ -42,14 +44,14 @@ FXRT_HOST cudaError_t fxrt_cuda_conv2d(const fxrt_conv2d_desc *d, const float *x
     part.ys_w = channels;
     part.ys_h = d->ow * channels;
     part.ys_n = d->oh * d->ow * channels;
-    const cudaError_t error = fxrt_cuda_conv_small_tiles<false>(&part, parts, x, w, nullptr, nullptr, ws, stream);
+    const cudaError_t error = fxrt_cuda_conv_small_tiles<false, T>(&part, parts, x, w, nullptr, nullptr, ws, stream);
     const bool four = fxrt_cuda_aligned(ws, nullptr) && fxrt_cuda_points_by_four(d, b, r, y);
     dim3 grid, block;
     if (error != cudaSuccess || !fxrt_cuda_points_grid(d, four ? channels / 4 : channels, four ? 4 : 1, &grid, &block)) {
         return error != cudaSuccess ? error : cudaErrorInvalidValue;
     }
     if (four) {
-        return FXCC_LAUNCH((fxrt_cuda_conv_sum<4>), grid, block, 0, stream, *d, parts, ws, b, r, y);
+        return FXCC_LAUNCH((fxrt_cuda_conv_sum<4, T>), grid, block, 0, stream, *d, parts, ws, b, r, y);
     }
-    return FXCC_LAUNCH((fxrt_cuda_conv_sum<1>), grid, block, 0, stream, *d, parts, ws, b, r, y);
+    return FXCC_LAUNCH((fxrt_cuda_conv_sum<1, T>), grid, block, 0, stream, *d, parts, ws, b, r, y);
 }

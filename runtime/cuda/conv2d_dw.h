@@ -1,13 +1,13 @@
-/* conv2d_dw.h: depthwise convolution (ic = oc = 1, a group a channel) of channels-last f32 images. Follows conv_points.h.
+/* conv2d_dw.h: depthwise convolution (ic = oc = 1, a group a channel) of channels-last images. Follows conv_points.h.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * A thread makes V channels of a pixel (4, or 1 where sizes or places do not allow 16 bytes). Memory is the limit, and what taps share is
  * in the caches. Weights lie as those of the CPU's kernel without padding, w[kh][kw][channels]: the channels of a tap are neighbours too. */
 
 /* K: the kernel is K x K, its loops are written out; 0: that of d. */
-template <int V, int K>
+template <int V, int K, class T>
 static __global__ void __launch_bounds__(FXRT_CUDA_POINTS)
-    fxrt_cuda_dw(fxrt_conv2d_desc d, const float *__restrict__ x, const float *__restrict__ w, const float *__restrict__ b, const float *r, float *y)
+    fxrt_cuda_dw(fxrt_conv2d_desc d, const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b, const T *r, T *y)
 {
     const fxrt_cuda_point p = fxrt_cuda_point_here<V>(d, d.groups);
     if (p.at < 0) {
@@ -15,7 +15,7 @@ static __global__ void __launch_bounds__(FXRT_CUDA_POINTS)
     }
     const int kh = K ? K : d.kh, kw = K ? K : d.kw;
     const int iy = p.oy * d.sh - d.ph, ix = p.ox * d.sw - d.pw;
-    fxrt_cuda_vec<V> sum = b ? fxrt_cuda_load<V>(b + p.c) : fxrt_cuda_vec<V>{};
+    fxrt_cuda_vec<V> sum = b ? fxrt_cuda_floats<V>(b + p.c) : fxrt_cuda_vec<V>{};
     const long long first = p.n * d.xs_n + static_cast<long long>(iy) * d.xs_h + static_cast<long long>(ix) * d.xs_w + p.c;
     FXRT_UNROLL
     for (int ky = 0; ky < kh; ky++) {
@@ -26,8 +26,8 @@ static __global__ void __launch_bounds__(FXRT_CUDA_POINTS)
         for (int kx = 0; kx < kw; kx++) {
             if (static_cast<unsigned>(ix + kx * d.dw) < static_cast<unsigned>(d.iw)) {
                 const long long tap = static_cast<long long>(ky * d.dh) * d.xs_h + static_cast<long long>(kx * d.dw) * d.xs_w;
-                const fxrt_cuda_vec<V> xv = fxrt_cuda_load<V>(x + (first + tap));
-                const fxrt_cuda_vec<V> wv = fxrt_cuda_load<V>(w + (static_cast<long long>(ky * kw + kx) * d.groups + p.c));
+                const fxrt_cuda_vec<V> xv = fxrt_cuda_floats<V>(x + (first + tap));
+                const fxrt_cuda_vec<V> wv = fxrt_cuda_floats<V>(w + (static_cast<long long>(ky * kw + kx) * d.groups + p.c));
                 FXRT_UNROLL
                 for (int i = 0; i < V; i++) {
                     sum.at[i] += xv.at[i] * wv.at[i];
@@ -39,7 +39,8 @@ static __global__ void __launch_bounds__(FXRT_CUDA_POINTS)
 }
 
 /* ws is not used. */
-FXRT_HOST cudaError_t fxrt_cuda_conv2d_dw(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
+template <class T>
+FXRT_HOST cudaError_t fxrt_cuda_conv2d_dw(const fxrt_conv2d_desc *d, const T *x, const T *w, fxrt_cuda_optional<T> b, fxrt_cuda_optional<T> r, T *y,
                                           float *ws, cudaStream_t stream)
 {
     static_cast<void>(ws);
@@ -52,13 +53,13 @@ FXRT_HOST cudaError_t fxrt_cuda_conv2d_dw(const fxrt_conv2d_desc *d, const float
         return cudaSuccess;
     }
     if (four && d->kh == 3 && d->kw == 3) {
-        return FXCC_LAUNCH((fxrt_cuda_dw<4, 3>), grid, block, 0, stream, *d, x, w, b, r, y);
+        return FXCC_LAUNCH((fxrt_cuda_dw<4, 3, T>), grid, block, 0, stream, *d, x, w, b, r, y);
     }
     if (four && d->kh == 5 && d->kw == 5) {
-        return FXCC_LAUNCH((fxrt_cuda_dw<4, 5>), grid, block, 0, stream, *d, x, w, b, r, y);
+        return FXCC_LAUNCH((fxrt_cuda_dw<4, 5, T>), grid, block, 0, stream, *d, x, w, b, r, y);
     }
     if (four) {
-        return FXCC_LAUNCH((fxrt_cuda_dw<4, 0>), grid, block, 0, stream, *d, x, w, b, r, y);
+        return FXCC_LAUNCH((fxrt_cuda_dw<4, 0, T>), grid, block, 0, stream, *d, x, w, b, r, y);
     }
-    return FXCC_LAUNCH((fxrt_cuda_dw<1, 0>), grid, block, 0, stream, *d, x, w, b, r, y);
+    return FXCC_LAUNCH((fxrt_cuda_dw<1, 0, T>), grid, block, 0, stream, *d, x, w, b, r, y);
 }

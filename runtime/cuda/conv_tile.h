@@ -1,4 +1,4 @@
-/* conv_tile.h: convolution of channels-last f32 images as an implicit matrix product, in tiles of shared memory; conv2d.h and
+/* conv_tile.h: convolution of channels-last images as an implicit matrix product, in tiles of shared memory; conv2d.h and
  * conv_transpose2d.h launch it. Follows
  * conv_points.h.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
@@ -54,12 +54,11 @@ struct __align__(16) fxrt_cuda_conv_pixel {
     int iy, ix;
 };
 
-/* V: neighbours in the innermost direction per access of x and w. wide: y, b and r allow accesses of 16 bytes. parts: of each sum; each is a
- * result of its own in y, one after the other. */
-template <class Tile, int V, bool Transposed>
+/* V: neighbours in the innermost direction per access of x and w. wide: y, b and r allow four elements at once. parts: of each sum; each is a
+ * result of its own in y, one after the other, and then of floats. Sums are floats always. */
+template <class Tile, int V, bool Transposed, class T, class Y>
 static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
-    fxrt_cuda_conv(fxrt_conv2d_desc d, bool wide, int parts, const float *__restrict__ x, const float *__restrict__ w, const float *__restrict__ b,
-                   const float *r, float *y)
+    fxrt_cuda_conv(fxrt_conv2d_desc d, bool wide, int parts, const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b, const T *r, Y *y)
 {
     constexpr int lanes = Tile::K / V;                /* threads that fetch one row of K elements */
     constexpr int fetched = Tile::threads / lanes;    /* rows that all threads fetch at once */
@@ -116,7 +115,7 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
         tap_x = tap % d.kw;
         channel += first * Tile::K % d.ic;
     }
-    fxrt_cuda_vec<V> x_next[m_fetches], w_next[n_fetches];
+    fxrt_cuda_vec<V, T> x_next[m_fetches], w_next[n_fetches]; /* floats when they are needed, so that nobody waits for them before */
     const long long w_row = static_cast<long long>(d.kh) * d.kw * d.ic;
     w += (static_cast<long long>(group) * d.oc + first_n) * w_row;
 
@@ -136,13 +135,13 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
             const fxrt_cuda_conv_pixel p = pixels[fetch_row + i * fetched];
             const unsigned iy = static_cast<unsigned>(p.iy + dy), ix = static_cast<unsigned>(p.ix + dx);
             const bool inside = live && iy < static_cast<unsigned>(d.ih) && ix < static_cast<unsigned>(d.iw);
-            x_next[i] = inside ? fxrt_cuda_load<V>(x + (p.at + tap)) : fxrt_cuda_vec<V>{};
+            x_next[i] = inside ? fxrt_cuda_load<V>(x + (p.at + tap)) : fxrt_cuda_vec<V, T>{};
         }
         const int k = ((vertical.tap + vertical.tap_step * tap_y) * d.kw + across.tap + across.tap_step * tap_x) * d.ic + channel;
         FXRT_UNROLL
         for (int i = 0; i < n_fetches; i++) {
             const int row = fetch_row + i * fetched;
-            w_next[i] = live && first_n + row < d.oc ? fxrt_cuda_load<V>(w + (row * w_row + k)) : fxrt_cuda_vec<V>{};
+            w_next[i] = live && first_n + row < d.oc ? fxrt_cuda_load<V>(w + (row * w_row + k)) : fxrt_cuda_vec<V, T>{};
         }
         channel += Tile::K;
     };
@@ -151,11 +150,11 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
         for (int j = 0; j < V; j++) {
             FXRT_UNROLL
             for (int i = 0; i < m_fetches; i++) {
-                xs[buffer][lane * V + j][fetch_row + i * fetched] = x_next[i].at[j];
+                xs[buffer][lane * V + j][fetch_row + i * fetched] = static_cast<float>(x_next[i].at[j]);
             }
             FXRT_UNROLL
             for (int i = 0; i < n_fetches; i++) {
-                ws[buffer][lane * V + j][fetch_row + i * fetched] = w_next[i].at[j];
+                ws[buffer][lane * V + j][fetch_row + i * fetched] = static_cast<float>(w_next[i].at[j]);
             }
         }
     };
@@ -214,8 +213,8 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
             const int row = m / across.count, image = row / vertical.count;
             const long long oy = vertical.first + vertical.step * (row % vertical.count), ox = across.first + across.step * (m % across.count);
             const int column = group * d.oc;
-            float *to = y + (static_cast<long long>(image) * d.ys_n + oy * d.ys_h + ox * d.ys_w + column);
-            const float *add = r ? r + (static_cast<long long>(image) * d.rs_n + oy * d.rs_h + ox * d.rs_w + column) : nullptr;
+            Y *to = y + (static_cast<long long>(image) * d.ys_n + oy * d.ys_h + ox * d.ys_w + column);
+            const T *add = r ? r + (static_cast<long long>(image) * d.rs_n + oy * d.rs_h + ox * d.rs_w + column) : nullptr;
             FXRT_UNROLL
             for (int j = 0; j < pieces_n; j++) {
                 const int n = first_n + at_n + j * (Tile::N / pieces_n);
@@ -250,9 +249,8 @@ template <class Tile, bool Transposed> FXRT_HOST bool fxrt_cuda_conv_grid(const 
     return pixels <= 0x7fffffff - Tile::M;
 }
 
-template <class Tile, bool Transposed>
-FXRT_HOST cudaError_t fxrt_cuda_conv_launch(const fxrt_conv2d_desc *d, int parts, const float *x, const float *w, const float *b, const float *r,
-                                            float *y, cudaStream_t stream)
+template <class Tile, bool Transposed, class T, class Y>
+FXRT_HOST cudaError_t fxrt_cuda_conv_launch(const fxrt_conv2d_desc *d, int parts, const T *x, const T *w, const T *b, const T *r, Y *y, cudaStream_t stream)
 {
     dim3 grid;
     if (!fxrt_cuda_conv_grid<Tile, Transposed>(d, parts, &grid) || d->ic < 1) {
@@ -263,15 +261,15 @@ FXRT_HOST cudaError_t fxrt_cuda_conv_launch(const fxrt_conv2d_desc *d, int parts
     }
     const bool wide = d->oc % 4 == 0 && fxrt_cuda_points_by_four(d, b, r, y);
     if (fxrt_cuda_aligned(x, w) && fxrt_cuda_fours(d->ic, d->xs_n, d->xs_h, d->xs_w)) {
-        return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 4, Transposed>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, y);
+        return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 4, Transposed, T, Y>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, y);
     }
-    return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 1, Transposed>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, y);
+    return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 1, Transposed, T, Y>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, y);
 }
 
 /* The tile that a group's channels fill best; `parts` as the kernel has them. */
-template <bool Transposed>
-FXRT_HOST cudaError_t fxrt_cuda_conv_small_tiles(const fxrt_conv2d_desc *d, int parts, const float *x, const float *w, const float *b, const float *r,
-                                                 float *y, cudaStream_t stream)
+template <bool Transposed, class T, class Y>
+FXRT_HOST cudaError_t fxrt_cuda_conv_small_tiles(const fxrt_conv2d_desc *d, int parts, const T *x, const T *w, const T *b, const T *r, Y *y,
+                                                 cudaStream_t stream)
 {
     if (d->oc <= fxrt_cuda_conv_narrow::N) {
         return fxrt_cuda_conv_launch<fxrt_cuda_conv_narrow, Transposed>(d, parts, x, w, b, r, y, stream);
@@ -281,9 +279,8 @@ FXRT_HOST cudaError_t fxrt_cuda_conv_small_tiles(const fxrt_conv2d_desc *d, int 
 
 /* Large tiles do most arithmetic per byte, where there are enough of them to keep a device at work. */
 #define FXRT_CUDA_CONV_ENOUGH 256
-template <bool Transposed>
-FXRT_HOST cudaError_t fxrt_cuda_conv_choose(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
-                                            cudaStream_t stream)
+template <bool Transposed, class T>
+FXRT_HOST cudaError_t fxrt_cuda_conv_choose(const fxrt_conv2d_desc *d, const T *x, const T *w, const T *b, const T *r, T *y, cudaStream_t stream)
 {
     dim3 grid;
     const bool fits = fxrt_cuda_conv_grid<fxrt_cuda_conv_large, Transposed>(d, 1, &grid) && d->oc > fxrt_cuda_conv_narrow::N;

@@ -4,9 +4,10 @@
  * Each output gathers from the inputs that reach it, so nothing is added twice and no order matters. Outputs that lie a stride apart are
  * reached by the same taps: a phase is a convolution of its own, with the taps it has, and the grid's z counts groups and phases (65,535 at
  * most). w[groups*oc][kh][kw][ic], b and r as in conv2d.h: PyTorch's weight [groups*ic][oc][kh][kw] with its channels exchanged. ws is not used. */
-FXRT_HOST cudaError_t fxrt_cuda_conv_transpose2d(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r,
-                                                 float *y, float *ws, cudaStream_t stream)
+template <class T>
+FXRT_HOST cudaError_t fxrt_cuda_conv_transpose2d(const fxrt_conv2d_desc *d, const T *x, const T *w, fxrt_cuda_optional<T> b, fxrt_cuda_optional<T> r,
+                                                 T *y, float *ws, cudaStream_t stream)
 {
     static_cast<void>(ws);
-    return fxrt_cuda_conv_choose<true>(d, x, w, b, r, y, stream);
+    return fxrt_cuda_conv_choose<true, T>(d, x, w, b, r, y, stream);
 }
