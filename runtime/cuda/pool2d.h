@@ -1,7 +1,7 @@
 /* pool2d.h: max and average pooling of channels-last images, by windows and adaptive. Needs vec.h, reduce.h.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
- * A thread makes V channels of an output position. Where windows are large (a global pool) a block does that, for 32 times V channels. */
+ * Of type T (vec.h), sums are floats. A thread makes V channels of an output position. Where windows are large (a global pool) a block does that, for 32 times V channels. */
 
 /* The taps of one output that lie inside the image, and what their sum is divided by. */
 struct fxrt_cuda_window {
@@ -58,17 +58,17 @@ template <bool MAX, int V> FXRT_DEVICE fxrt_cuda_vec<V> fxrt_cuda_pool_none()
         t = MAX ? -INFINITY : 0;
     return sum;
 }
-template <bool MAX, int V> FXRT_DEVICE void fxrt_cuda_pool_put(float *y, fxrt_cuda_vec<V> sum, float divisor)
+template <bool MAX, int V, class T> FXRT_DEVICE void fxrt_cuda_pool_put(T *y, fxrt_cuda_vec<V> sum, float divisor)
 {
     if (!MAX)
         for (float &t : sum.at)
             t /= divisor;
-    fxrt_cuda_store<V>(y, sum);
+    fxrt_cuda_put<V>(y, sum);
 }
 
 /* A thread an output; blocks in y take images in turn. D: fxrt_pool2d_desc or fxrt_resize2d_desc. */
-template <bool MAX, int V, class D>
-static __global__ void __launch_bounds__(128) fxrt_cuda_pool_points(D d, const float *__restrict__ x, float *__restrict__ y)
+template <bool MAX, int V, class D, class T>
+static __global__ void __launch_bounds__(128) fxrt_cuda_pool_points(D d, const T *__restrict__ x, T *__restrict__ y)
 {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), vectors = d.c / V, pixel = i / vectors;
     if (pixel >= d.oh * d.ow)
@@ -80,17 +80,17 @@ static __global__ void __launch_bounds__(128) fxrt_cuda_pool_points(D d, const f
     for (int n = static_cast<int>(blockIdx.y); n < d.n; n += static_cast<int>(gridDim.y)) {
         fxrt_cuda_vec<V> sum = fxrt_cuda_pool_none<MAX, V>();
         for (int r = 0; r < w.rows; r++) {
-            const float *in = x + (static_cast<ptrdiff_t>(n) * d.xs_n + static_cast<ptrdiff_t>(r) * w.dy * d.xs_h);
+            const T *in = x + (static_cast<ptrdiff_t>(n) * d.xs_n + static_cast<ptrdiff_t>(r) * w.dy * d.xs_h);
             for (int k = 0; k < w.columns; k++, in += static_cast<ptrdiff_t>(w.dx) * d.xs_w)
-                fxrt_cuda_pool_take<MAX, V>(&sum, fxrt_cuda_load<V>(in));
+                fxrt_cuda_pool_take<MAX, V>(&sum, fxrt_cuda_floats<V>(in));
         }
         fxrt_cuda_pool_put<MAX, V>(y + static_cast<ptrdiff_t>(n) * d.ys_n, sum, w.divisor);
     }
 }
 
 /* A block of 32 x 8 threads 32 times V channels of an output position: each warp takes every eighth tap, the first adds up. */
-template <bool MAX, int V, class D>
-static __global__ void __launch_bounds__(256) fxrt_cuda_pool_windows(D d, const float *__restrict__ x, float *__restrict__ y)
+template <bool MAX, int V, class D, class T>
+static __global__ void __launch_bounds__(256) fxrt_cuda_pool_windows(D d, const T *__restrict__ x, T *__restrict__ y)
 {
     __shared__ fxrt_cuda_vec<V> parts[8][32];
     const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(256) fxrt_cuda_pool_windows(D d, const 
         fxrt_cuda_vec<V> sum = fxrt_cuda_pool_none<MAX, V>();
         for (int i = warp; i < taps; i += 8) {
             const ptrdiff_t row = i / w.columns * w.dy, column = i % w.columns * w.dx;
-            fxrt_cuda_pool_take<MAX, V>(&sum, fxrt_cuda_load<V>(x + (static_cast<ptrdiff_t>(n) * d.xs_n + row * d.xs_h + column * d.xs_w)));
+            fxrt_cuda_pool_take<MAX, V>(&sum, fxrt_cuda_floats<V>(x + (static_cast<ptrdiff_t>(n) * d.xs_n + row * d.xs_h + column * d.xs_w)));
         }
         parts[warp][lane] = sum;
         __syncthreads();
@@ -119,8 +119,8 @@ static __global__ void __launch_bounds__(256) fxrt_cuda_pool_windows(D d, const 
 }
 
 /* taps: of a whole window. */
-template <bool MAX, int V, class D>
-FXRT_HOST cudaError_t fxrt_cuda_pool_launch(const D *d, long long taps, const float *x, float *y, cudaStream_t stream)
+template <bool MAX, int V, class D, class T>
+FXRT_HOST cudaError_t fxrt_cuda_pool_launch(const D *d, long long taps, const T *x, T *y, cudaStream_t stream)
 {
     const long long pixels = static_cast<long long>(d->oh) * d->ow, vectors = d->c / V;
     const unsigned images = static_cast<unsigned>(d->n < 65535 ? d->n : 65535);
@@ -128,12 +128,12 @@ FXRT_HOST cudaError_t fxrt_cuda_pool_launch(const D *d, long long taps, const fl
         return cudaErrorInvalidValue;
     if (taps >= 32) {
         const dim3 grid(static_cast<unsigned>(pixels * ((vectors + 31) / 32)), images);
-        return FXCC_LAUNCH((fxrt_cuda_pool_windows<MAX, V, D>), grid, dim3(32, 8), 0, stream, *d, x, y);
+        return FXCC_LAUNCH((fxrt_cuda_pool_windows<MAX, V, D, T>), grid, dim3(32, 8), 0, stream, *d, x, y);
     }
     const dim3 grid(static_cast<unsigned>((pixels * vectors + 127) / 128), images);
-    return FXCC_LAUNCH((fxrt_cuda_pool_points<MAX, V, D>), grid, dim3(128), 0, stream, *d, x, y);
+    return FXCC_LAUNCH((fxrt_cuda_pool_points<MAX, V, D, T>), grid, dim3(128), 0, stream, *d, x, y);
 }
-template <bool MAX, class D> FXRT_HOST cudaError_t fxrt_cuda_pool_any(const D *d, long long taps, const float *x, float *y, cudaStream_t stream)
+template <bool MAX, class D, class T> FXRT_HOST cudaError_t fxrt_cuda_pool_any(const D *d, long long taps, const T *x, T *y, cudaStream_t stream)
 {
     if (d->n == 0 || d->oh == 0 || d->ow == 0 || d->c == 0)
         return cudaSuccess;
@@ -142,24 +142,24 @@ template <bool MAX, class D> FXRT_HOST cudaError_t fxrt_cuda_pool_any(const D *d
     return fxrt_cuda_pool_launch<MAX, 1>(d, taps, x, y, stream);
 }
 
-FXRT_HOST cudaError_t fxrt_cuda_max_pool2d(const fxrt_pool2d_desc *d, const float *x, float *y, cudaStream_t stream)
+template <class T> FXRT_HOST cudaError_t fxrt_cuda_max_pool2d(const fxrt_pool2d_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     return fxrt_cuda_pool_any<true>(d, static_cast<long long>(d->kh) * d->kw, x, y, stream);
 }
-FXRT_HOST cudaError_t fxrt_cuda_avg_pool2d(const fxrt_pool2d_desc *d, const float *x, float *y, cudaStream_t stream)
+template <class T> FXRT_HOST cudaError_t fxrt_cuda_avg_pool2d(const fxrt_pool2d_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     return fxrt_cuda_pool_any<false>(d, static_cast<long long>(d->kh) * d->kw, x, y, stream);
 }
-template <bool MAX> FXRT_HOST cudaError_t fxrt_cuda_adaptive_pool2d(const fxrt_resize2d_desc *d, const float *x, float *y, cudaStream_t stream)
+template <bool MAX, class T> FXRT_HOST cudaError_t fxrt_cuda_adaptive_pool2d(const fxrt_resize2d_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     const long long rows = d->oh ? (d->ih + d->oh - 1) / d->oh : 0, columns = d->ow ? (d->iw + d->ow - 1) / d->ow : 0;
     return fxrt_cuda_pool_any<MAX>(d, rows * columns, x, y, stream);
 }
-FXRT_HOST cudaError_t fxrt_cuda_adaptive_max_pool2d(const fxrt_resize2d_desc *d, const float *x, float *y, cudaStream_t stream)
+template <class T> FXRT_HOST cudaError_t fxrt_cuda_adaptive_max_pool2d(const fxrt_resize2d_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     return fxrt_cuda_adaptive_pool2d<true>(d, x, y, stream);
 }
-FXRT_HOST cudaError_t fxrt_cuda_adaptive_avg_pool2d(const fxrt_resize2d_desc *d, const float *x, float *y, cudaStream_t stream)
+template <class T> FXRT_HOST cudaError_t fxrt_cuda_adaptive_avg_pool2d(const fxrt_resize2d_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     return fxrt_cuda_adaptive_pool2d<false>(d, x, y, stream);
 }

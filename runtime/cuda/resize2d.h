@@ -34,7 +34,7 @@ struct fxrt_cuda_nearest {
                static_cast<ptrdiff_t>(fxrt_cuda_nearest_index(ox, d.iw, d.ow, d.scale_w)) * d.xs_w)
     {
     }
-    template <int V> __device__ fxrt_cuda_vec<V> at(const float *x) const { return fxrt_cuda_load<V>(x + from); }
+    template <int V, class T> __device__ fxrt_cuda_vec<V> at(const T *x) const { return fxrt_cuda_floats<V>(x + from); }
 };
 
 /* Four neighbours' offsets, and the weights of the lower two and of the right two. */
@@ -51,10 +51,10 @@ struct fxrt_cuda_bilinear {
         from[2] = static_cast<ptrdiff_t>(y1) * d.xs_h + static_cast<ptrdiff_t>(x0) * d.xs_w;
         from[3] = static_cast<ptrdiff_t>(y1) * d.xs_h + static_cast<ptrdiff_t>(x1) * d.xs_w;
     }
-    template <int V> __device__ fxrt_cuda_vec<V> at(const float *x) const
+    template <int V, class T> __device__ fxrt_cuda_vec<V> at(const T *x) const
     {
-        fxrt_cuda_vec<V> a = fxrt_cuda_load<V>(x + from[0]);
-        const fxrt_cuda_vec<V> b = fxrt_cuda_load<V>(x + from[1]), e = fxrt_cuda_load<V>(x + from[2]), f = fxrt_cuda_load<V>(x + from[3]);
+        fxrt_cuda_vec<V> a = fxrt_cuda_floats<V>(x + from[0]);
+        const fxrt_cuda_vec<V> b = fxrt_cuda_floats<V>(x + from[1]), e = fxrt_cuda_floats<V>(x + from[2]), f = fxrt_cuda_floats<V>(x + from[3]);
         for (int j = 0; j < V; j++)
             a.at[j] = (1 - ty) * ((1 - tx) * a.at[j] + tx * b.at[j]) + ty * ((1 - tx) * e.at[j] + tx * f.at[j]);
         return a;
@@ -62,8 +62,8 @@ struct fxrt_cuda_bilinear {
 };
 
 /* A thread V channels of an output position; blocks in y take images in turn. */
-template <class Sample, int V>
-static __global__ void __launch_bounds__(128) fxrt_cuda_upsample(fxrt_resize2d_desc d, const float *__restrict__ x, float *__restrict__ y)
+template <class Sample, int V, class T>
+static __global__ void __launch_bounds__(128) fxrt_cuda_upsample(fxrt_resize2d_desc d, const T *__restrict__ x, T *__restrict__ y)
 {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), vectors = d.c / V, pixel = i / vectors;
     if (pixel >= d.oh * d.ow)
@@ -72,10 +72,10 @@ static __global__ void __launch_bounds__(128) fxrt_cuda_upsample(fxrt_resize2d_d
     const Sample sample(d, oy, ox);
     y += static_cast<ptrdiff_t>(oy) * d.ys_h + static_cast<ptrdiff_t>(ox) * d.ys_w + c;
     for (int n = static_cast<int>(blockIdx.y); n < d.n; n += static_cast<int>(gridDim.y))
-        fxrt_cuda_store<V>(y + static_cast<ptrdiff_t>(n) * d.ys_n, sample.template at<V>(x + (static_cast<ptrdiff_t>(n) * d.xs_n + c)));
+        fxrt_cuda_put<V>(y + static_cast<ptrdiff_t>(n) * d.ys_n, sample.template at<V>(x + (static_cast<ptrdiff_t>(n) * d.xs_n + c)));
 }
 
-template <class Sample> FXRT_HOST cudaError_t fxrt_cuda_upsample_any(const fxrt_resize2d_desc *d, const float *x, float *y, cudaStream_t stream)
+template <class Sample, class T> FXRT_HOST cudaError_t fxrt_cuda_upsample_any(const fxrt_resize2d_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     const bool wide = fxrt_cuda_fours(d->c, d->xs_n, d->xs_h, d->xs_w, d->ys_n, d->ys_h, d->ys_w) && fxrt_cuda_aligned(x, y);
     const long long threads = static_cast<long long>(d->oh) * d->ow * (wide ? d->c / 4 : d->c);
@@ -84,14 +84,14 @@ template <class Sample> FXRT_HOST cudaError_t fxrt_cuda_upsample_any(const fxrt_
     if (threads > INT32_MAX - 128)
         return cudaErrorInvalidValue;
     const dim3 grid(static_cast<unsigned>((threads + 127) / 128), static_cast<unsigned>(d->n < 65535 ? d->n : 65535));
-    return wide ? FXCC_LAUNCH((fxrt_cuda_upsample<Sample, 4>), grid, dim3(128), 0, stream, *d, x, y)
-                : FXCC_LAUNCH((fxrt_cuda_upsample<Sample, 1>), grid, dim3(128), 0, stream, *d, x, y);
+    return wide ? FXCC_LAUNCH((fxrt_cuda_upsample<Sample, 4, T>), grid, dim3(128), 0, stream, *d, x, y)
+                : FXCC_LAUNCH((fxrt_cuda_upsample<Sample, 1, T>), grid, dim3(128), 0, stream, *d, x, y);
 }
-FXRT_HOST cudaError_t fxrt_cuda_upsample_nearest2d(const fxrt_resize2d_desc *d, const float *x, float *y, cudaStream_t stream)
+template <class T> FXRT_HOST cudaError_t fxrt_cuda_upsample_nearest2d(const fxrt_resize2d_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     return fxrt_cuda_upsample_any<fxrt_cuda_nearest>(d, x, y, stream);
 }
-FXRT_HOST cudaError_t fxrt_cuda_upsample_bilinear2d(const fxrt_resize2d_desc *d, const float *x, float *y, cudaStream_t stream)
+template <class T> FXRT_HOST cudaError_t fxrt_cuda_upsample_bilinear2d(const fxrt_resize2d_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     return fxrt_cuda_upsample_any<fxrt_cuda_bilinear>(d, x, y, stream);
 }

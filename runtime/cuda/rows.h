@@ -3,7 +3,7 @@
  *
  * A row of up to 1,024 elements is a warp's, a longer one a block's. Up to 4,096 elements stay in registers, so that memory is read once;
  * of longer rows, norms read again what the caches still hold, and softmax goes through the row twice. y may be x but for group
- * norm: a thread writes only where it alone reads, after the row was read. */
+ * norm: a thread writes only where it alone reads, after the row was read. Of type T (vec.h), everything is reckoned in floats. */
 
 /* V neighbours at once, by THREADS threads a row, KEEP elements a thread in registers; 0: none, read again. */
 template <int V_, int THREADS_, int KEEP_> struct fxrt_cuda_shape {
@@ -67,8 +67,8 @@ FXRT_DEVICE void fxrt_cuda_softmax_take(float x, float *top, float *sum)
 }
 #define FXRT_CUDA_LOWEST (-3.402823466e+38f)
 
-template <bool LOG, class S>
-static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS) fxrt_cuda_softmax_rows(fxrt_softmax_desc d, const float *x, float *y)
+template <bool LOG, class S, class T>
+static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS) fxrt_cuda_softmax_rows(fxrt_softmax_desc d, const T *x, T *y)
 {
     const int row = fxrt_cuda_row<S>();
     if (row >= d.outer)
@@ -79,7 +79,7 @@ static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS) fxrt_cuda_so
         fxrt_cuda_vec<S::V> keep[S::PER];
         float top = -INFINITY, sum = 0;
         fxrt_cuda_each<S>(d.n, [&](int k, unsigned i) {
-            keep[k] = fxrt_cuda_load<S::V>(x + i);
+            keep[k] = fxrt_cuda_floats<S::V>(x + i);
             for (float t : keep[k].at)
                 top = fxrt_cuda_max()(top, t);
         });
@@ -96,12 +96,12 @@ static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS) fxrt_cuda_so
         fxrt_cuda_each<S>(d.n, [&](int k, unsigned i) {
             for (float &t : keep[k].at)
                 t = LOG ? t - scale : t * scale;
-            fxrt_cuda_store<S::V>(y + i, keep[k]);
+            fxrt_cuda_put<S::V>(y + i, keep[k]);
         });
     } else {
         float mine = FXRT_CUDA_LOWEST, sum = 0;
         fxrt_cuda_each<S>(d.n, [&](int, unsigned i) {
-            const fxrt_cuda_vec<S::V> v = fxrt_cuda_load<S::V>(x + i);
+            const fxrt_cuda_vec<S::V> v = fxrt_cuda_floats<S::V>(x + i);
             for (float t : v.at)
                 fxrt_cuda_softmax_take(t, &mine, &sum);
         });
@@ -109,16 +109,16 @@ static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS) fxrt_cuda_so
         sum = fxrt_cuda_row_reduce<S>(fxrt_cuda_add(), sum * expf(mine - top));
         const float scale = LOG ? logf(sum) : 1 / sum;
         fxrt_cuda_each<S>(d.n, [&](int, unsigned i) {
-            fxrt_cuda_vec<S::V> v = fxrt_cuda_load<S::V>(x + i);
+            fxrt_cuda_vec<S::V> v = fxrt_cuda_floats<S::V>(x + i);
             for (float &t : v.at)
                 t = LOG ? t - top - scale : expf(t - top) * scale;
-            fxrt_cuda_store<S::V>(y + i, v);
+            fxrt_cuda_put<S::V>(y + i, v);
         });
     }
 }
 
 /* inner > 1: `width` neighbouring columns a block, a power of two up to 32; of each, a thread takes every (256 / width)-th element. */
-template <bool LOG> static __global__ void __launch_bounds__(256) fxrt_cuda_softmax_columns(fxrt_softmax_desc d, int width, const float *x, float *y)
+template <bool LOG, class T> static __global__ void __launch_bounds__(256) fxrt_cuda_softmax_columns(fxrt_softmax_desc d, int width, const T *x, T *y)
 {
     __shared__ float tops[256], sums[256];
     const int thread = static_cast<int>(threadIdx.x), blocks = (d.inner + width - 1) / width;
@@ -127,7 +127,7 @@ template <bool LOG> static __global__ void __launch_bounds__(256) fxrt_cuda_soft
     const ptrdiff_t base = static_cast<ptrdiff_t>(outer) * d.n * d.inner + column;
     float top = FXRT_CUDA_LOWEST, sum = 0;
     for (int i = thread / width; i < n; i += 256 / width)
-        fxrt_cuda_softmax_take(x[base + static_cast<ptrdiff_t>(i) * d.inner], &top, &sum);
+        fxrt_cuda_softmax_take(static_cast<float>(x[base + static_cast<ptrdiff_t>(i) * d.inner]), &top, &sum);
     tops[thread] = top;
     sums[thread] = sum;
     for (int half = 128; half >= width; half /= 2) {
@@ -144,19 +144,19 @@ template <bool LOG> static __global__ void __launch_bounds__(256) fxrt_cuda_soft
     const float scale = LOG ? logf(sum) : 1 / sum;
     for (int i = thread / width; i < n; i += 256 / width) {
         const ptrdiff_t at = base + static_cast<ptrdiff_t>(i) * d.inner;
-        const float t = x[at] - top;
-        y[at] = LOG ? t - scale : expf(t) * scale;
+        const float t = static_cast<float>(x[at]) - top;
+        y[at] = static_cast<T>(LOG ? t - scale : expf(t) * scale);
     }
 }
 
-template <bool LOG> FXRT_HOST cudaError_t fxrt_cuda_softmax_any(const fxrt_softmax_desc *d, const float *x, float *y, cudaStream_t stream)
+template <bool LOG, class T> FXRT_HOST cudaError_t fxrt_cuda_softmax_any(const fxrt_softmax_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     if (d->outer == 0 || d->n == 0 || d->inner == 0)
         return cudaSuccess;
     if (d->inner == 1) {
         return fxrt_cuda_by_length(d->n, fxrt_cuda_fours(d->n) && fxrt_cuda_aligned(x, y), [&](auto shape) {
             using S = decltype(shape);
-            return FXCC_LAUNCH((fxrt_cuda_softmax_rows<LOG, S>), S::grid(d->outer), S::block(d->outer), 0, stream, *d, x, y);
+            return FXCC_LAUNCH((fxrt_cuda_softmax_rows<LOG, S, T>), S::grid(d->outer), S::block(d->outer), 0, stream, *d, x, y);
         });
     }
     int width = 1;
@@ -165,13 +165,13 @@ template <bool LOG> FXRT_HOST cudaError_t fxrt_cuda_softmax_any(const fxrt_softm
     const long long blocks = (static_cast<long long>(d->inner) + width - 1) / width * d->outer;
     if (blocks > INT32_MAX)
         return cudaErrorInvalidValue;
-    return FXCC_LAUNCH(fxrt_cuda_softmax_columns<LOG>, dim3(static_cast<unsigned>(blocks)), dim3(256), 0, stream, *d, width, x, y);
+    return FXCC_LAUNCH((fxrt_cuda_softmax_columns<LOG, T>), dim3(static_cast<unsigned>(blocks)), dim3(256), 0, stream, *d, width, x, y);
 }
-FXRT_HOST cudaError_t fxrt_cuda_softmax(const fxrt_softmax_desc *d, const float *x, float *y, cudaStream_t stream)
+template <class T> FXRT_HOST cudaError_t fxrt_cuda_softmax(const fxrt_softmax_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     return fxrt_cuda_softmax_any<false>(d, x, y, stream);
 }
-FXRT_HOST cudaError_t fxrt_cuda_log_softmax(const fxrt_softmax_desc *d, const float *x, float *y, cudaStream_t stream)
+template <class T> FXRT_HOST cudaError_t fxrt_cuda_log_softmax(const fxrt_softmax_desc *d, const T *x, T *y, cudaStream_t stream)
 {
     return fxrt_cuda_softmax_any<true>(d, x, y, stream);
 }
@@ -186,9 +186,9 @@ struct fxrt_cuda_norm_rows {
 };
 
 /* y = (x - mean) / sqrt(mean of (x - mean)^2 + eps) * w + b; without MEAN the mean counts as 0. RUNS: rows may be of several runs. */
-template <bool MEAN, bool RUNS, class S>
+template <bool MEAN, bool RUNS, class S, class T>
 static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS)
-    fxrt_cuda_norm(fxrt_cuda_norm_rows r, const float *x, const float *__restrict__ w, const float *__restrict__ b, float *y)
+    fxrt_cuda_norm(fxrt_cuda_norm_rows r, const T *x, const T *__restrict__ w, const T *__restrict__ b, T *y)
 {
     using vec = fxrt_cuda_vec<S::V>;
     const int row = fxrt_cuda_row<S>();
@@ -202,11 +202,11 @@ static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS)
         return RUNS ? static_cast<ptrdiff_t>(i / run) * pitch + static_cast<ptrdiff_t>(i % run) : static_cast<ptrdiff_t>(i);
     };
     vec keep[S::PER > 0 ? S::PER : 1] = {};
-    const auto value = [&](int k, unsigned i) { return S::PER > 0 ? keep[k] : fxrt_cuda_load<S::V>(x + at(i, r.x_run)); };
+    const auto value = [&](int k, unsigned i) { return S::PER > 0 ? keep[k] : fxrt_cuda_floats<S::V>(x + at(i, r.x_run)); };
     float mean = 0, square = 0;
     if constexpr (MEAN || S::PER > 0) {
         fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) {
-            const vec v = fxrt_cuda_load<S::V>(x + at(i, r.x_run));
+            const vec v = fxrt_cuda_floats<S::V>(x + at(i, r.x_run));
             for (float t : v.at)
                 mean += t;
             keep[k] = v;
@@ -226,13 +226,13 @@ static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS)
         return v;
     };
     const auto times = [&](vec v, unsigned i) {
-        const vec by = fxrt_cuda_load<S::V>(w + channel + (RUNS ? i % run : i));
+        const vec by = fxrt_cuda_floats<S::V>(w + channel + (RUNS ? i % run : i));
         for (int j = 0; j < S::V; j++)
             v.at[j] *= by.at[j];
         return v;
     };
     const auto plus = [&](vec v, unsigned i) {
-        const vec more = fxrt_cuda_load<S::V>(b + channel + (RUNS ? i % run : i));
+        const vec more = fxrt_cuda_floats<S::V>(b + channel + (RUNS ? i % run : i));
         for (int j = 0; j < S::V; j++)
             v.at[j] += more.at[j];
         return v;
@@ -243,39 +243,43 @@ static __global__ void __launch_bounds__(S::THREADS * S::MOST_ROWS)
             fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) { keep[k] = times(keep[k], i); });
         if (b)
             fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) { keep[k] = plus(keep[k], i); });
-        fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) { fxrt_cuda_store<S::V>(y + at(i, r.y_run), keep[k]); });
+        fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) { fxrt_cuda_put<S::V>(y + at(i, r.y_run), keep[k]); });
     } else {
         fxrt_cuda_each<S>(r.n, [&](int k, unsigned i) {
             vec v = normal(value(k, i));
             v = w ? times(v, i) : v;
             v = b ? plus(v, i) : v;
-            fxrt_cuda_store<S::V>(y + at(i, r.y_run), v);
+            fxrt_cuda_put<S::V>(y + at(i, r.y_run), v);
         });
     }
 }
 
-template <bool MEAN, bool RUNS>
-FXRT_HOST cudaError_t fxrt_cuda_norm_any(const fxrt_cuda_norm_rows &r, const float *x, const float *w, const float *b, float *y, cudaStream_t stream)
+template <bool MEAN, bool RUNS, class T>
+FXRT_HOST cudaError_t fxrt_cuda_norm_any(const fxrt_cuda_norm_rows &r, const T *x, fxrt_cuda_optional<T> w, fxrt_cuda_optional<T> b, T *y,
+                                         cudaStream_t stream)
 {
     if (r.rows == 0 || r.n == 0)
         return cudaSuccess;
     const bool wide = fxrt_cuda_fours(r.run, r.x_run, r.y_run, r.x_image, r.y_image) && fxrt_cuda_aligned(x, y, w, b);
     return fxrt_cuda_by_length(r.n, wide, [&](auto shape) {
         using S = decltype(shape);
-        return FXCC_LAUNCH((fxrt_cuda_norm<MEAN, RUNS, S>), S::grid(r.rows), S::block(r.rows), 0, stream, r, x, w, b, y);
+        return FXCC_LAUNCH((fxrt_cuda_norm<MEAN, RUNS, S, T>), S::grid(r.rows), S::block(r.rows), 0, stream, r, x, w, b, y);
     });
 }
-FXRT_HOST cudaError_t fxrt_cuda_layer_norm(const fxrt_layer_norm_desc *d, const float *x, const float *w, const float *b, float *y,
+template <class T>
+FXRT_HOST cudaError_t fxrt_cuda_layer_norm(const fxrt_layer_norm_desc *d, const T *x, fxrt_cuda_optional<T> w, fxrt_cuda_optional<T> b, T *y,
                                            cudaStream_t stream)
 {
     return fxrt_cuda_norm_any<true, false>({d->rows, d->n, d->n, 1, 0, 0, d->x_m, d->y_m, d->eps}, x, w, b, y, stream);
 }
-FXRT_HOST cudaError_t fxrt_cuda_rms_norm(const fxrt_layer_norm_desc *d, const float *x, const float *w, float *y, cudaStream_t stream)
+template <class T>
+FXRT_HOST cudaError_t fxrt_cuda_rms_norm(const fxrt_layer_norm_desc *d, const T *x, fxrt_cuda_optional<T> w, T *y, cudaStream_t stream)
 {
     return fxrt_cuda_norm_any<false, false>({d->rows, d->n, d->n, 1, 0, 0, d->x_m, d->y_m, d->eps}, x, w, nullptr, y, stream);
 }
 /* Sums are float32's, as PyTorch's on a GPU are, where the CPU kernel adds in double. */
-FXRT_HOST cudaError_t fxrt_cuda_group_norm(const fxrt_group_norm_desc *d, const float *x, const float *w, const float *b, float *y,
+template <class T>
+FXRT_HOST cudaError_t fxrt_cuda_group_norm(const fxrt_group_norm_desc *d, const T *x, fxrt_cuda_optional<T> w, fxrt_cuda_optional<T> b, T *y,
                                            cudaStream_t stream)
 {
     if (d->groups == 0)

@@ -55,7 +55,7 @@ static void pool_one(fxrt_pool2d_desc d, bool max, bool ceil_mode, bool specials
     snprintf(what, sizeof what, "%s %dx%dx%d -> %dx%d k %d,%d s %d,%d p %d,%d d %d,%d count %d divisor %d", max ? "max" : "avg", d.ih, d.iw, d.c,
              d.oh, d.ow, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.dh, d.dw, d.count_include_pad, d.divisor);
     const size_t off = by == 4 ? 0 : static_cast<size_t>(c->between(0, 1));
-    compare<fxrt_pool2d_desc>(d, max ? fxrt_max_pool2d : fxrt_avg_pool2d, max ? fxrt_cuda_max_pool2d : fxrt_cuda_avg_pool2d, in, y_size, off,
+    compare<fxrt_pool2d_desc>(d, max ? fxrt_max_pool2d : fxrt_avg_pool2d, max ? fxrt_cuda_max_pool2d<float> : fxrt_cuda_avg_pool2d<float>, in, y_size, off,
                               max ? 0 : 1e-6, what);
 }
 
@@ -191,7 +191,7 @@ static void test_many_images() {
         many.xs_n = size * size;
         const std::vector<float> in = c.numbers(static_cast<size_t>(many.n * many.xs_n));
         for (const resize_kind &kind : resize_kinds) {
-            if (size == 1 || kind.cuda == fxrt_cuda_adaptive_max_pool2d) {
+            if (size == 1 || kind.cuda == fxrt_cuda_adaptive_max_pool2d<float>) {
                 compare(many, kind.cpu, kind.cuda, in, static_cast<size_t>(many.n), 0, 0, kind.name);
             }
         }

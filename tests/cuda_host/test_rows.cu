@@ -89,7 +89,7 @@ static void softmax_one(const fxrt_softmax_desc &d, const std::vector<float> &in
         (log_of ? fxrt_log_softmax : fxrt_softmax)(&d, in.data(), want.data());
         const shifted over(in, off);
         const shifted &to = in_place ? over : y;
-        CHECK_CUDA((log_of ? fxrt_cuda_log_softmax : fxrt_cuda_softmax)(&d, in_place ? over.at() : x.at(), to.at(), nullptr));
+        CHECK_CUDA((log_of ? fxrt_cuda_log_softmax<float> : fxrt_cuda_softmax<float>)(&d, in_place ? over.at() : x.at(), to.at(), nullptr));
         check_near(to.get(), want, 2e-6, what);
     }
 }
@@ -237,7 +237,7 @@ static void test_group_norm() {
         group_norm_one({2, s[0], s[1], s[2], s[0] * s[1], s[1], s[0] * s[1], s[1], 1e-5f}, 2, 0, &c);
     }
     const fxrt_group_norm_desc none = {0, 4, 8, 2, 32, 8, 32, 8, 1e-5f};
-    CHECK_CUDA(fxrt_cuda_group_norm(&none, nullptr, nullptr, nullptr, nullptr, nullptr));
+    CHECK_CUDA(fxrt_cuda_group_norm<float>(&none, nullptr, nullptr, nullptr, nullptr, nullptr));
 }
 
 int main() {
