@@ -3,7 +3,7 @@ schedules, and compared with the reference interpreter. Python's own library onl
 
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
-    FXCC=build/release/bin/fxcc python3 tests/cuda_emit/test_emit.py [Host|Faults|Races|Nvcc|Refused]
+    FXCC=build/release/bin/fxcc python3 tests/cuda_emit/test_emit.py [Host|Races|Nvcc|Refused]
 """
 import atexit
 import math
@@ -186,20 +186,6 @@ class Host(Emitted):
         self.host("g++", sanitize=True)
 
 
-class Faults(Emitted):
-    def test_faults(self):
-        if not shutil.which("g++"):
-            self.skipTest("no g++")
-        folder, out = WORK / "embedding", WORK / "g++.plain"
-        weights = (folder / "embedding.bin").read_bytes()
-        (folder / "torn.bin").write_bytes(weights[:-1])
-        (folder / "other.bin").write_bytes(weights[:24] + b"12345678" + weights[32:])
-        run("make", "-s", "-C", HOST, f"CXX={os.environ.get('FXCC_CXX_LAUNCHER', '')} g++".strip(), f"OUT={out}", out / "libfxcu.a")
-        run("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-g", f"-I{WORK}", f"-I{HOST}/include", "-x", "c++", HERE / "faults.cu", "-x", "none", out / "libfxcu.a", "-ldl",
-            "-lm", "-pthread", "-o", folder / "faults")
-        run(folder / "faults", cwd=folder)
-
-
 class Races(Emitted):
     def test_races(self):
         self.host("g++", races=True)
@@ -217,13 +203,6 @@ class Nvcc(Emitted):
 
     def test_sm_120(self):
         self.compile("sm_120")
-
-    def test_makefile(self):
-        if not NVCC:
-            self.skipTest("nvcc is not there")
-        folder = self.cases[0].folder
-        run("make", "-s", f"NVCC={NVCC}", cwd=folder)
-        self.assertTrue((folder / f"lib{self.cases[0].name}.a").exists())
 
 
 class Refused(unittest.TestCase):

@@ -138,12 +138,9 @@ static void unmap(const mapped &m) {
 }
 
 static cudaError_t release(memory kind, void *pointer, const char *call) {
-    entry e;
-    if (e.failed) {
-        return e.failed;
-    }
+    entry e; /* after a sticky error, too, what is freed is no leak, though the error comes back */
     if (pointer == nullptr) {
-        return cudaSuccess;
+        return e.failed;
     }
     if (cudaError_t refused = refuse_in_capture(call)) {
         return refused;
@@ -167,7 +164,7 @@ static cudaError_t release(memory kind, void *pointer, const char *call) {
         ranges.erase(freed_order.front());
         freed_order.erase(freed_order.begin());
     }
-    return failed;
+    return e.failed ? e.failed : failed;
 }
 
 cudaError_t check_fences(const char *after) {

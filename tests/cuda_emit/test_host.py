@@ -1,0 +1,181 @@
+"""The host part of emitted CUDA: bad input, contexts, graphs, NAME_check.cu, Makefile and CMakeLists. On the host's CUDA (docs/cuda.md), and with
+nvcc where it is. Python's own library only.
+
+Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+
+    FXCC=build/release/bin/fxcc python3 tests/cuda_emit/test_host.py [Faults|Contexts|Checks|Builds]
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+from graphs import CASES, graph_of
+from test_emit import FXCC, HERE, HOST, NVCC, WORK, run
+
+KEPT = """graph "g" imported
+module "" : M
+buffer s : f32[2, 40] = all {start}
+parameter w : f32[40] = all {factor}
+
+%x : f32[2, 40] = placeholder[x]
+%s : f32[2, 40] = get_attr[s]
+%w : f32[40] = get_attr[w]
+%n : f32[2, 40] = call_function[aten.add.Tensor](%s, %x)
+%m : f32[2, 40] = call_function[aten.mul.Tensor](%n, %w)
+%c : f32[2, 40] = call_function[aten.copy_.default](%s, %n)
+output((%m))
+"""
+GRAPHS = {c["name"]: c["graph"] for c in CASES}
+GRAPHS["open"] = GRAPHS["open3"]
+GRAPHS["kept"] = KEPT.format(start=0.5, factor=0.25)
+# the same layers after more training
+TRAINED = {"embedding": GRAPHS["embedding"].replace("all 0.25", "all 0.75"), "kept": KEPT.format(start=0.25, factor=2.0)}
+
+
+def emit(name, graph, *options, folder=None):
+    folder = WORK / (folder or name)
+    folder.mkdir(parents=True, exist_ok=True)
+    model = folder / f"{name}.fx"
+    model.write_text(graph)
+    run(FXCC, "compile", model, "-o", folder, f"--prefix={name}", "--target=cuda", *options)
+    return folder
+
+
+class OnHost(unittest.TestCase):
+    """Programs of emitted files and a test's own, by g++."""
+
+    def setUp(self):
+        if not shutil.which("g++"):
+            self.skipTest("no g++")
+        for name in ("embedding", "kept", "open"):
+            if not (WORK / name / f"{name}.cu").exists():
+                emit(name, GRAPHS[name], "--check")
+        for name, graph in TRAINED.items():
+            emit(name, graph, folder="trained")
+
+    @staticmethod
+    def build(program, sources, *, sanitize=False):
+        out = WORK / ("host.sanitize" if sanitize else "host.plain")
+        launcher = os.environ.get("FXCC_CXX_LAUNCHER", "").split()
+        flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-ffp-contract=off", f"-I{WORK}", f"-I{HERE}", f"-I{HOST}/include"]
+        flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if sanitize else []
+        run("make", "-s", "-C", HOST, f"CXX={' '.join([*launcher, 'g++'])}", f"OUT={out}", out / "libfxcu.a", *(["SANITIZE=1"] if sanitize else []))
+        objects = []
+        for source in sources:
+            objects.append(out / f"{source.parent.name}.{source.stem}.o")
+            run(*launcher, "g++", *flags, "-x", "c++", "-c", source, "-o", objects[-1])
+        run("g++", *flags, *objects, out / "libfxcu.a", "-ldl", "-lm", "-pthread", "-o", program)
+
+    def models(self):
+        return [WORK / name / f"{name}.cu" for name in ("embedding", "kept", "open")]
+
+
+class Faults(OnHost):
+    def faults(self, sanitize):
+        weights = (WORK / "embedding" / "embedding.bin").read_bytes()
+        for name, data in (("empty", b""), ("torn", weights[:-1]), ("long", weights + b"\0"), ("text", b"these are no weights " * 40)):
+            (WORK / f"{name}.bin").write_bytes(data)
+        self.build(WORK / "faults", [HERE / "faults.cu", *self.models()], sanitize=sanitize)
+        run(WORK / "faults", cwd=WORK)
+
+    def test_plain(self):
+        self.faults(False)
+
+    def test_sanitizers(self):
+        self.faults(True)
+
+
+class Contexts(OnHost):
+    def test_contexts(self):
+        self.assertNotEqual((WORK / "trained" / "kept.bin").read_bytes(), (WORK / "kept" / "kept.bin").read_bytes())
+        self.assertEqual((WORK / "trained" / "kept.cu").read_bytes(), (WORK / "kept" / "kept.cu").read_bytes())
+        self.build(WORK / "contexts", [HERE / "contexts.cu", *self.models()])
+        run(WORK / "contexts", cwd=WORK)
+
+
+class Checks(OnHost):
+    """NAME_check.cu, for a model with weights in a file, one with state, one with open sizes, one whose vectors are in a file."""
+
+    def program(self, name, graph):
+        folder = emit(name, graph, "--check")
+        self.build(folder / "check", [folder / f"{name}.cu", folder / f"{name}_check.cu"])
+        return folder
+
+    def check(self, folder, *arguments, status=0, says=()):
+        done = subprocess.run([folder / "check", *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        for word in says:
+            self.assertIn(word, done.stdout + done.stderr)
+
+    def test_weights(self):
+        folder = self.program("embedding", GRAPHS["embedding"])
+        self.check(folder, says=["p: max |difference|", "graph: g: max |difference|", ": ok"])
+        self.check(folder, "nowhere", status=1, says=["embedding_check: status 5", "nowhere/embedding.bin: No such file"])
+        self.check(folder, ".", "3", status=1, says=["device 3: cudaErrorInvalidDevice"])
+        self.check(folder, "../trained", status=1, says=["p: max |difference|", ": FAILED"])
+        shutil.copy(WORK / "kept" / "kept.bin", folder / "other")
+        (folder / "wrong").mkdir(exist_ok=True)
+        shutil.copy(WORK / "kept" / "kept.bin", folder / "wrong" / "embedding.bin")
+        self.check(folder, "wrong", status=1, says=["weights of another model"])
+
+    def test_state(self):
+        self.check(self.program("kept", GRAPHS["kept"]), says=["call 2: m: max |difference|", "call 2: s: max |difference|"])
+
+    def test_sizes(self):
+        self.check(self.program("open", GRAPHS["open"]), says=["graph: d: max |difference|"])
+
+    def test_vectors_in_a_file(self):
+        folder = self.program("tall", GRAPHS["tall"])
+        self.check(folder, says=["graph: a: max |difference|"])
+        golden = folder / "tall_golden.bin"
+        golden.write_bytes(golden.read_bytes()[:-1])
+        self.check(folder, status=1, says=["tall_golden.bin: not of the expected size"])
+
+    def test_a_failing_run(self):
+        index = graph_of([("i", "i64[2]")], ["w : f32[2, 8] = get_attr[w]", "e : f32[2, 8] = embedding.default(%w, %i)"], "%e",
+                         tensors="parameter w : f32[2, 8] = all 0.25\n")
+        folder = self.program("lookup", index)
+        self.check(folder)
+        source = folder / "lookup_check.cu"
+        text = re.sub(r"(in0\[2\] = \{\n\s*)\d+", r"\g<1>2", source.read_text())
+        self.assertNotEqual(text, source.read_text())
+        source.write_text(text)
+        self.build(folder / "check", [folder / "lookup.cu", source])
+        self.check(folder, status=1, says=["lookup_check: status 16", "out of range"])
+
+
+class Builds(unittest.TestCase):
+    """Makefile and CMakeLists, with nvcc, for several architectures; no GPU is needed, and what is built says that there is none."""
+
+    def setUp(self):
+        if not NVCC:
+            self.skipTest("nvcc is not there (CUDA's toolkit; no GPU is needed)")
+        self.folder = emit("embedding", GRAPHS["embedding"], "--check", "--arch=75,90", folder="build_embedding")
+
+    def judge(self, program, said):
+        """The program, and what its build said: commands with both architectures, and PTX of the newer one."""
+        for arch in ("sm_75", "sm_90", "compute_90"):
+            self.assertRegex(said, rf"code=\[?(\w+,)*{arch}\b")
+        self.assertNotRegex(said, r"code=\[?(\w+,)*compute_75\b")
+        done = subprocess.run([program, self.folder], capture_output=True, text=True, timeout=300)
+        if done.returncode:  # no GPU here
+            self.assertIn("embedding_check: status 7", done.stderr)
+            self.assertIn("choosing the device, device 0: cudaError", done.stderr)
+
+    def test_make(self):
+        said = run("make", f"NVCC={NVCC}", "NVCCFLAGS=-O1 -Werror all-warnings", "embedding_check", cwd=self.folder)
+        self.judge(self.folder / "embedding_check", said)
+
+    def test_cmake(self):
+        if not shutil.which("cmake"):
+            self.skipTest("no cmake")
+        out = self.folder / "out"
+        run("cmake", "-S", self.folder, "-B", out, f"-DCMAKE_CUDA_COMPILER={NVCC}")
+        self.judge(out / "embedding_check", run("cmake", "--build", out, "--target", "embedding_check", "--verbose"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]])
