@@ -18,19 +18,19 @@ struct instance {
         const bool trained = strstr(weights, "trained") != nullptr;
         start = trained ? 0.25f : 0.5f;
         factor = trained ? 2.0f : 0.25f;
-        kept_config config = {};
-        config.weights_file = weights;
-        config.device = device;
-        config.debug = debug;
-        expect<kept_model>("made", kept_create(&ctx, &config), KEPT_OK, ctx);
-        int before;
-        must(cudaGetDevice(&before));
-        expect_that("create leaves the caller's device", before == 0);
         must(cudaSetDevice(device));
         x = on_device(std::vector<float>(N, value));
         m = on_device(std::vector<float>(N));
         must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
         must(cudaSetDevice(0));
+        kept_config config = {};
+        config.weights_file = weights;
+        config.device = device;
+        config.debug = debug;
+        expect<kept_model>("made", kept_create(&ctx, &config), KEPT_OK, ctx); /* the last before a run: what create copies must be there for any stream */
+        int now;
+        must(cudaGetDevice(&now));
+        expect_that("create leaves the caller's device", now == 0);
     }
     void run()
     {
