@@ -86,7 +86,7 @@ static fx_status choose_prefix(fx_emit *e)
 }
 
 static const char *const no_names[] = {NULL};
-const fx_spelling fx_spell_c = {.restrict_word = "restrict ", .weights = "", .context = "const ", .stream = "", .stream_argument = "",
+const fx_spelling fx_spell_c = {.restrict_word = "restrict ", .null = "NULL", .weights = "", .context = "const ", .stream = "", .stream_argument = "",
                                 .functions = no_names, .macros = no_names, .locals = no_names};
 
 /* All names at file scope that are not those of steps; what starts with the prefix in capitals is a macro or could become one. */

@@ -59,7 +59,7 @@ void fx_c_end_once(const fx_emit *e, fx_text *t)
         fx_puts(t, "#endif\n");
 }
 
-static bool names_file(const char *files, const char *name)
+bool fx_c_names_text(const char *files, const char *name)
 {
     size_t n = strlen(name);
     for (const char *f = files; (f = strstr(f, name)); f += n)
@@ -78,8 +78,8 @@ bool fx_c_needs_text(const fx_emit *e, const char *name)
     for (int i = 0; i < FX_TEXT_COUNT; i++)
         if (e->texts[i] && strcmp(name, texts[i]) == 0)
             return true;
-    for (int k = 0; k < FX_K_COUNT && !e->opt->link_runtime; k++)
-        if (e->kernels[k] && names_file(fx_kernel_get((fx_kernel_id)k)->files, name))
+    for (int k = 0; k < FX_K_COUNT && !e->opt->link_runtime && !e->say->gpu; k++)
+        if (e->kernels[k] && fx_c_names_text(fx_kernel_get((fx_kernel_id)k)->files, name))
             return true;
     return false;
 }
@@ -138,6 +138,31 @@ static void put_prototypes(fx_emit *e, fx_text *t)
     }
 }
 
+void fx_c_descriptors(fx_emit *e, fx_text *t)
+{
+    fx_c_once(e, t, "acts");
+    fx_puts(t, "\nenum {");
+    static const char *const acts[] = {
+#define FXRT_X(id, doc) #id,
+        FXRT_ACTS(FXRT_X)
+#undef FXRT_X
+    };
+    for (int i = 0; i < FXRT_ACT_COUNT; i++)
+        fx_printf(t, "%s%sFXRT_ACT_%s", i ? "," : "", i % 5 ? " " : "\n    ", acts[i]);
+    fx_puts(t, "\n};\n\n");
+    fx_c_end_once(e, t);
+    for (size_t i = 0; i < sizeof descriptors / sizeof descriptors[0]; i++) {
+        bool used = false;
+        for (int k = 0; k < FX_K_COUNT; k++)
+            used |= e->kernels[k] && strcmp(fx_kernel_get((fx_kernel_id)k)->desc, descriptors[i].name) == 0;
+        if (!used)
+            continue;
+        fx_c_once(e, t, fx_arena_printf(e->arena, "%s_desc", descriptors[i].name));
+        put_descriptor_type(t, &descriptors[i]);
+        fx_c_end_once(e, t);
+    }
+}
+
 fx_status fx_c_kernels(fx_emit *e, fx_text *t)
 {
     const fx_target *g = &e->p->target;
@@ -165,29 +190,8 @@ fx_status fx_c_kernels(fx_emit *e, fx_text *t)
     fx_c_end_once(e, t);
     fx_puts(t, "#if defined(__clang__)\n#pragma clang diagnostic push\n"
                "#pragma clang diagnostic ignored \"-Wunused-function\" /* the texts serve all models */\n#endif\n");
-    if (any && !e->opt->link_runtime) {
-        fx_c_once(e, t, "acts");
-        fx_puts(t, "\nenum {");
-        static const char *const acts[] = {
-#define FXRT_X(id, doc) #id,
-            FXRT_ACTS(FXRT_X)
-#undef FXRT_X
-        };
-        for (int i = 0; i < FXRT_ACT_COUNT; i++)
-            fx_printf(t, "%s%sFXRT_ACT_%s", i ? "," : "", i % 5 ? " " : "\n    ", acts[i]);
-        fx_puts(t, "\n};\n\n");
-        fx_c_end_once(e, t);
-        for (size_t i = 0; i < sizeof descriptors / sizeof descriptors[0]; i++) {
-            bool used = false;
-            for (int k = 0; k < FX_K_COUNT; k++)
-                used |= e->kernels[k] && strcmp(fx_kernel_get((fx_kernel_id)k)->desc, descriptors[i].name) == 0;
-            if (!used)
-                continue;
-            fx_c_once(e, t, fx_arena_printf(e->arena, "%s_desc", descriptors[i].name));
-            put_descriptor_type(t, &descriptors[i]);
-            fx_c_end_once(e, t);
-        }
-    }
+    if (any && !e->opt->link_runtime)
+        fx_c_descriptors(e, t);
     FX_TRY(put_texts(e, t));
     fx_puts(t, "#if defined(__clang__)\n#pragma clang diagnostic pop\n#endif\n");
     return FX_OK;

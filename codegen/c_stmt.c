@@ -176,6 +176,7 @@ static fx_status scan_call(void *user, const fx_stmt *s)
     fx_emit *e = user;
     const fx_kernel *k = fx_kernel_get(s->call->kernel);
     e->fact->calls++;
+    e->fact->products |= s->call->kernel == FX_K_matmul;
     e->kernels[s->call->kernel] = true;
     int act = fx_kernel_field(k, "act");
     if (act >= 0)
@@ -256,6 +257,64 @@ static bool sized(const fx_emit *e)
     return false;
 }
 
+/* A parameter of the step's function; lines are wrapped below the first. */
+static void put_parameter(fx_text *head, size_t indent, size_t *line, const char *text)
+{
+    if (head->size > indent) {
+        fx_puts(head, ",");
+        if (*line + strlen(text) + 3 > 110) {
+            *line = indent > 40 ? 8 : indent;
+            fx_printf(head, "\n%*s", (int)*line, "");
+        } else {
+            fx_puts(head, " ");
+            ++*line;
+        }
+    }
+    fx_puts(head, text);
+    *line += strlen(text) + 1;
+}
+
+/* Sizes, weights, buffers; calls: it calls a kernel of a GPU on a stream; reports: checks write what failed to memory. */
+static void put_parameters(fx_emit *e, fx_text *head, bool calls, bool reports)
+{
+    const fx_step_facts *f = e->fact;
+    size_t indent = head->size, line = head->size;
+    if (!e->params)
+        e->params = FX_NEW_ARRAY(e->arena, const char *, e->p->n_bufs + 1);
+    if (calls && f->products) {
+        fx_names_take(e->scope, "products");
+        put_parameter(head, indent, &line, "fxrt_cuda_products *products");
+    }
+    for (size_t i = 0; i < e->p->n_symbols; i++) {
+        if (!f->symbols[i])
+            continue;
+        fx_names_take(e->scope, e->symbols[i]);
+        put_parameter(head, indent, &line, fx_arena_printf(e->local, "ptrdiff_t %s", e->symbols[i]));
+    }
+    if (f->weights) {
+        fx_names_take(e->scope, "weights");
+        put_parameter(head, indent, &line, fx_arena_printf(e->local, "const %s_weights_t *%sweights", e->prefix, calls ? "" : e->say->weights));
+    }
+    for (size_t i = 0; i < f->n_params; i++) {
+        const struct fx_step_param *param = &f->params[i];
+        const fx_buf *b = &e->p->bufs[param->buf];
+        fx_names_take(e->scope, e->bufs[param->buf]);
+        e->params[param->buf] = e->bufs[param->buf];
+        put_parameter(head, indent, &line, fx_arena_printf(e->local, "%s%s *%s%s", param->written || b->workspace ? "" : "const ", fx_c_type(b->dtype),
+                                                           f->loops && alone(e, i) ? e->say->restrict_word : "", e->bufs[param->buf]));
+    }
+    if (reports) {
+        fx_names_take(e->scope, "status");
+        put_parameter(head, indent, &line, "int *status");
+    }
+    if (calls) {
+        fx_names_take(e->scope, "stream");
+        put_parameter(head, indent, &line, "cudaStream_t stream");
+    }
+    if (head->size == indent)
+        fx_puts(head, "void");
+}
+
 fx_status fx_c_step_begin(void *user, const fx_step *step)
 {
     fx_emit *e = user;
@@ -292,53 +351,10 @@ fx_status fx_c_step_begin(void *user, const fx_step *step)
 
     fx_text head;
     fx_text_init(&head, e->local);
-    if (e->say->gpu)
-        fx_printf(&head, "static __global__ void %s(", e->steps[number]);
-    else
-        fx_printf(&head, "static %s %s(", f->checks ? "int" : "void", e->steps[number]);
-    size_t indent = head.size, line = head.size, sizes = 0;
-    const char **symbols = FX_NEW_ARRAY(e->local, const char *, e->p->n_symbols + 1);
-    for (size_t i = 0; i < e->p->n_symbols; i++)
-        if (f->symbols[i])
-            symbols[sizes++] = e->symbols[i];
-    bool reports = f->checks && e->say->gpu; /* by memory: a kernel returns nothing */
-    size_t before = sizes + (f->weights ? 1 : 0), n = f->n_params + before + (reports ? 1 : 0);
-    if (!e->params)
-        e->params = FX_NEW_ARRAY(e->arena, const char *, e->p->n_bufs + 1);
-    for (size_t i = 0; i < n; i++) {
-        const char *text;
-        if (i < sizes) {
-            fx_names_take(e->scope, symbols[i]);
-            text = fx_arena_printf(e->local, "ptrdiff_t %s", symbols[i]);
-        } else if (i < before) {
-            fx_names_take(e->scope, "weights");
-            text = fx_arena_printf(e->local, "const %s_weights_t *%sweights", e->prefix, e->say->weights);
-        } else if (i == before + f->n_params) {
-            fx_names_take(e->scope, "status");
-            text = "int *status";
-        } else {
-            const struct fx_step_param *param = &f->params[i - before];
-            const fx_buf *b = &e->p->bufs[param->buf];
-            fx_names_take(e->scope, e->bufs[param->buf]);
-            e->params[param->buf] = e->bufs[param->buf];
-            bool lone = f->loops && alone(e, (size_t)(param - f->params));
-            text = fx_arena_printf(e->local, "%s%s *%s%s", param->written || b->workspace ? "" : "const ", fx_c_type(b->dtype),
-                                   lone ? e->say->restrict_word : "", e->bufs[param->buf]);
-        }
-        if (i) {
-            fx_puts(&head, ",");
-            if (line + strlen(text) + 3 > 110) {
-                fx_printf(&head, "\n%*s", (int)(indent > 40 ? 8 : indent), "");
-                line = indent > 40 ? 8 : indent;
-            } else {
-                fx_puts(&head, " ");
-                line++;
-            }
-        }
-        fx_puts(&head, text);
-        line += strlen(text) + 1;
-    }
-    fx_printf(t, "%s%s)\n{\n", head.data, n ? "" : "void");
+    bool calls = e->say->gpu && f->calls, reports = f->checks && e->say->gpu; /* by memory: a kernel returns nothing */
+    fx_printf(&head, "static %s %s(", calls ? "cudaError_t" : e->say->gpu ? "__global__ void" : f->checks ? "int" : "void", e->steps[number]);
+    put_parameters(e, &head, calls, reports);
+    fx_printf(t, "%s)\n{\n", head.data);
     e->indent = 1;
     for (size_t i = e->p->n_symbols; i < e->n_sizes; i++)
         if (f->symbols[i])
@@ -539,25 +555,22 @@ static void put_descriptor(fx_emit *e, const char *name, const fx_kernel *k, con
     fx_emit_line(e, "};");
 }
 
-static fx_status call(void *user, const fx_stmt *s)
+void fx_c_put_call(fx_emit *e, const fx_call_stmt *c, const char *function, const char *before, const char *after, bool workspace)
 {
-    fx_emit *e = user;
-    const fx_call_stmt *c = s->call;
     const fx_kernel *k = fx_kernel_get(c->kernel);
     const char *desc = fx_names_make(e->scope, "desc", FX_IDENT_MAX, "desc");
     put_descriptor(e, desc, k, c);
     fx_text t;
     fx_text_init(&t, e->local);
-    if (e->opt->link_runtime)
-        fx_printf(&t, "fxrt_%s_%s(&%s", e->p->target.isa, k->name, desc);
-    else
-        fx_printf(&t, "fxrt_%s(&%s", k->name, desc);
+    fx_printf(&t, "%s(%s&%s", function, before, desc);
     size_t line = t.size + 4 * (size_t)e->indent;
     for (int i = 0; i < k->n_bufs; i++) {
+        if (!workspace && strcmp(k->buf[i].name, "ws") == 0)
+            continue;
         fx_text a;
         fx_text_init(&a, e->local);
         if (c->buf[i] < 0 || (e->p->bufs[c->buf[i]].kind == FX_BUF_WEIGHT && fx_dim_is(e->p->bufs[c->buf[i]].numel, 0))) {
-            fx_puts(&a, "NULL");
+            fx_puts(&a, e->say->null);
         } else {
             const fx_buf *b = &e->p->bufs[c->buf[i]];
             if (b->dtype != FX_F32)
@@ -575,7 +588,15 @@ static fx_status call(void *user, const fx_stmt *s)
         line = (wrap ? 4 * ((size_t)e->indent + 2) : line + 2) + a.size;
         fx_puts(&t, a.data);
     }
-    fx_emit_line(e, "%s);", t.data);
+    fx_emit_line(e, "%s%s);", t.data, after);
+}
+
+static fx_status call(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    const fx_kernel *k = fx_kernel_get(s->call->kernel);
+    const char *function = e->opt->link_runtime ? fx_arena_printf(e->local, "fxrt_%s_%s", e->p->target.isa, k->name) : fx_arena_printf(e->local, "fxrt_%s", k->name);
+    fx_c_put_call(e, s->call, function, "", "", true);
     return FX_OK;
 }
 

@@ -27,14 +27,48 @@ static void put_device_text(fx_text *t, const char *s)
     fx_puts(t, s);
 }
 
-/* A text of runtime/cuda/. */
-static void put_cuda_text(fx_emit *e, fx_text *t, const char *name)
+static bool calls_kernels(const fx_emit *e)
 {
-    fx_c_once(e, t, fx_arena_printf(e->arena, "cuda_%s", name));
-    for (int i = 0; i < fx_n_cuda_texts; i++)
-        if (strcmp(fx_cuda_texts[i].name, name) == 0)
-            fx_puts(t, fx_cuda_texts[i].text);
-    fx_c_end_once(e, t);
+    bool any = false;
+    for (int k = 0; k < FX_K_COUNT; k++)
+        any |= e->kernels[k];
+    return any;
+}
+
+/* What the texts of kernels ask of the model: behind launch.h, the first of them. */
+static void put_kernel_settings(fx_emit *e, fx_text *t)
+{
+    size_t products = 0, workspace = 0;
+    if (!calls_kernels(e))
+        return;
+    fx_printf(t, "#define FXRT_ACT_MASK 0x%xu /* activations that occur */\n", e->opt->shared ? ~0u : e->acts);
+    for (size_t i = 0; i < e->p->n_steps; i++) {
+        products += e->facts[i].products;
+        for (size_t k = 0; e->facts[i].products && k < e->facts[i].n_params; k++) {
+            const fx_buf *b = &e->p->bufs[e->facts[i].params[k].buf];
+            if (b->workspace && fx_buf_bytes(b) > workspace)
+                workspace = fx_buf_bytes(b);
+        }
+    }
+    if (products)
+        fx_printf(t, "#define FXRT_CUDA_GEMM_PLANS %zu /* places for what cuBLASLt says of products: there are %zu */\n"
+                     "#define %s_PRODUCTS_WORKSPACE %zu /* bytes of the arena that it may use */\n", 2 * products + 8, products, e->PREFIX, workspace);
+    fx_c_descriptors(e, t);
+}
+
+/* The texts of runtime/cuda/, each behind what it needs. */
+static void put_cuda_texts(fx_emit *e, fx_text *t)
+{
+    for (int i = 0; i < fx_n_cuda_texts; i++) {
+        if (!fx_cuda_needs_text(e, fx_cuda_texts[i].name))
+            continue;
+        fx_puts(t, i ? "\n" : "");
+        fx_c_once(e, t, fx_arena_printf(e->arena, "cuda_%s", fx_cuda_texts[i].name));
+        fx_puts(t, fx_cuda_texts[i].text);
+        fx_c_end_once(e, t);
+        if (i == 0)
+            put_kernel_settings(e, t);
+    }
 }
 
 static void put_texts(fx_emit *e, fx_text *t)
@@ -70,6 +104,8 @@ static void put_conversions(fx_emit *e, fx_text *t)
 static void put_silence(fx_emit *e, fx_text *t)
 {
     fx_c_put_silence(e, t);
+    if (calls_kernels(e))
+        fx_puts(t, "#if defined(__GNUC__)\n#pragma GCC diagnostic ignored \"-Wmissing-field-initializers\" /* in descriptors, what is left out is 0 */\n#endif\n");
     if (e->int_compares)
         fx_puts(t, "#if defined(__CUDACC__)\n#pragma nv_diag_suppress 186, 514 /* pointless comparisons */\n#endif\n");
 }
@@ -105,6 +141,8 @@ static void put_context(fx_emit *e, fx_text *t)
         fx_cuda_put(e, t, "    net_state_t *state;\n");
     if (fx_cuda_has_checks(e))
         fx_puts(t, "    int *status;              /* on the device: why a run failed */\n");
+    if (fx_cuda_has_products(e))
+        fx_puts(t, "    fxrt_cuda_products products;\n");
     fx_puts(t, "    char error[256];\n};\n\n");
     fx_cuda_put(e, t,
                 "/* The device of a context, as long as this lives; then the caller's again. */\n"
@@ -207,6 +245,8 @@ static void put_create(fx_emit *e, fx_text *t)
                           "    const int status = net_load_weights(ctx, config);\n    if (status != NET_OK)\n        return status;\n");
     if (p->n_states)
         fx_cuda_put(e, t, "    if (net_set_state(ctx, nullptr) != NET_OK)\n        return NET_ERR_CUDA;\n");
+    if (fx_cuda_has_products(e))
+        fx_cuda_put(e, t, "    if (net_plan(ctx, 0) != NET_OK)\n        return NET_ERR_CUDA;\n");
     if (!p->n_symbols && !e->n_members)
         fx_puts(t, "    (void)config;\n");
     fx_cuda_put(e, t, "    NET_CUDA(\"waiting for copies\", cudaStreamSynchronize(nullptr)); /* other streams do not */\n    return NET_OK;\n}\n"
@@ -223,6 +263,8 @@ static void put_create(fx_emit *e, fx_text *t)
                       "    return status;\n}\n"
                       "\nvoid net_destroy(net_context *ctx)\n{\n    if (!ctx)\n        return;\n    {\n        const net_on_device here(ctx->device);\n"
                       "        (void)cudaDeviceSynchronize();\n");
+    if (fx_cuda_has_products(e))
+        fx_puts(t, "        (void)fxrt_cuda_products_destroy(&ctx->products);\n");
     static const char *const owned[] = {"arena", "weights", "state", "status"};
     const bool has[] = {arena, e->n_members > 0, p->n_states > 0, fx_cuda_has_checks(e)};
     for (int i = 0; i < 4; i++)
@@ -256,15 +298,12 @@ fx_status fx_cuda_source(fx_emit *e)
     fx_printf(t, "/* %s.cu: ", n);
     fx_put_comment(t, e->p->name, 120);
     fx_printf(t, ". Made by fxcc; see %s.h.\n * Contains functions of fxcc's runtime, under the Apache License v2.0 with LLVM Exceptions: no notice is due in a product. */\n"
-                 "#include \"%s.h\"\n\n#include <errno.h>\n#include <math.h>\n#include <stdarg.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n", n, n);
-    put_cuda_text(e, t, "launch");
+                 "#include \"%s.h\"\n\n%s#include <errno.h>\n#include <math.h>\n#include <stdarg.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n", n, n,
+              fx_cuda_has_products(e) ? "#include <cublasLt.h>\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n" : "");
+    put_cuda_texts(e, t);
     if (fx_cuda_has_checks(e))
         fx_printf(t, "\n/* Notes why the run fails; of several reasons one is told. */\n#define %s_FAIL(reason) atomicMax(status, (int)(reason))\n", e->PREFIX);
     put_texts(e, t);
-    if (e->at_once) {
-        fx_puts(t, "\n");
-        put_cuda_text(e, t, "vec");
-    }
     put_conversions(e, t);
     put_silence(e, t);
     fx_puts(t, "\n/* ---- the model's layers, in order: a kernel each ---- */\n");
@@ -275,6 +314,7 @@ fx_status fx_cuda_source(fx_emit *e)
     put_state(e, behind);
     if (e->p->n_symbols)
         fx_c_sizes_source(e, behind);
+    fx_cuda_plan(e, behind);
     put_create(e, behind);
     fx_cuda_run(e, behind);
     fx_cuda_strings(e, behind);

@@ -80,9 +80,26 @@ static void put_argument(fx_text *line, size_t *size, const char *name)
     *size = (wrap ? 15 : *size + 2) + strlen(name);
 }
 
-static void put_launch(fx_emit *e, fx_text *t, size_t step)
+/* Sizes, weights, buffers, behind what the line has. */
+static void put_arguments(fx_emit *e, fx_text *line, size_t step)
 {
     const fx_step_facts *f = &e->facts[step];
+    size_t size = line->size;
+    for (size_t i = 0; i < e->p->n_symbols; i++)
+        if (f->symbols[i])
+            put_argument(line, &size, e->symbols[i]);
+    if (f->weights)
+        put_argument(line, &size, "weights");
+    for (size_t i = 0; i < f->n_params; i++)
+        put_argument(line, &size, e->bufs[f->params[i].buf]);
+    if (f->checks)
+        put_argument(line, &size, "ctx->status");
+    if (f->calls)
+        put_argument(line, &size, "stream");
+}
+
+static void put_launch(fx_emit *e, fx_text *t, size_t step)
+{
     grid g = grid_of(&e->p->steps[step]);
     const char *only = condition(e, &g);
     if (only)
@@ -90,17 +107,23 @@ static void put_launch(fx_emit *e, fx_text *t, size_t step)
     fx_text line;
     fx_text_init(&line, e->local);
     fx_printf(&line, "    %s_LAUNCH(%s, %s, %s", e->PREFIX, e->steps[step], dim3(e, &g, blocks), dim3(e, &g, threads));
-    size_t size = line.size;
-    for (size_t i = 0; i < e->p->n_symbols; i++)
-        if (f->symbols[i])
-            put_argument(&line, &size, e->symbols[i]);
-    if (f->weights)
-        put_argument(&line, &size, "weights");
-    for (size_t i = 0; i < f->n_params; i++)
-        put_argument(&line, &size, e->bufs[f->params[i].buf]);
-    if (f->checks)
-        put_argument(&line, &size, "ctx->status");
+    put_arguments(e, &line, step);
     fx_printf(t, "%s);\n", line.data);
+    fx_emit_done(e);
+}
+
+/* A call of the function that launches a kernel of runtime/cuda/, or asks cuBLASLt to. */
+static void put_call(fx_emit *e, fx_text *t, size_t step)
+{
+    const fx_step_facts *f = &e->facts[step];
+    fx_text line;
+    fx_text_init(&line, e->local);
+    fx_printf(&line, "    %s_CALL(\"%s\", %s(", e->PREFIX, e->p->steps[step].name, e->steps[step]);
+    size_t start = line.size;
+    if (f->products)
+        fx_puts(&line, ", &ctx->products");
+    put_arguments(e, &line, step);
+    fx_printf(t, "%.*s%s));\n", (int)start, line.data, line.data + start + 2); /* without the first comma */
     fx_emit_done(e);
 }
 
@@ -108,6 +131,6 @@ void fx_cuda_launch_all(fx_emit *e, fx_text *t)
 {
     e->deriving = true;
     for (size_t s = 0; s < e->p->n_steps; s++)
-        put_launch(e, t, s);
+        (e->facts[s].calls ? put_call : put_launch)(e, t, s);
     e->deriving = false;
 }

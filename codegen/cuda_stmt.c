@@ -16,21 +16,25 @@ static const fx_stmt *find_call(const fx_stmt *s)
     return NULL;
 }
 
-/* All layers that need a kernel are told at once: the first with its name and place, the others by their number. */
+/* All layers that need a kernel there is none of are told at once: the first with its name and place, the others by their number. */
 static fx_status refuse_calls(const fx_program *p)
 {
     const fx_step *first = NULL;
+    const fx_kernel *kernel = NULL;
     size_t others = 0;
     for (size_t i = 0; i < p->n_steps; i++) {
-        bool calls = find_call(p->steps[i].body) != NULL;
-        others += calls && first;
-        first = calls && !first ? &p->steps[i] : first;
+        const fx_stmt *call = find_call(p->steps[i].body);
+        if (!call || *fx_kernel_get(call->call->kernel)->cuda)
+            continue;
+        others += first != NULL;
+        kernel = first ? kernel : fx_kernel_get(call->call->kernel);
+        first = first ? first : &p->steps[i];
     }
     if (!first)
         return FX_OK;
     const char *more = !others ? "" : fx_arena_printf(p->arena, "; %zu other layer%s too", others, others == 1 ? " does" : "s do");
     return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &first->loc, "layer '%s' (%s) needs the kernel %s, which has no CUDA form yet%s", first->name,
-                   first->title ? first->title : first->name, fx_kernel_get(find_call(first->body)->call->kernel)->name, more);
+                   first->title ? first->title : first->name, kernel->name, more);
 }
 
 const fx_stmt *fx_cuda_nest(const fx_step *launch)
@@ -155,11 +159,11 @@ static fx_status split_step(fx_program *out, const fx_step *step)
         tail = &copy->next;
         if (s->kind == FX_ST_COMMENT)
             continue;
-        if (!is_loop(s, FX_LOOP_GRID) && !is_loop(s, FX_LOOP_BLOCK))
+        if (s->kind != FX_ST_CALL && !is_loop(s, FX_LOOP_GRID) && !is_loop(s, FX_LOOP_BLOCK))
             return fx_fail(out->ctx, FX_INTERNAL, &step->loc, "step '%s': a statement outside a loop over a grid or blocks", step->name);
         if (is_loop(s, FX_LOOP_BLOCK))
             FX_TRY(check_blocks(out, step, s));
-        if (!is_empty(s)) {
+        if (!is_empty(s)) { /* a call is none */
             fx_step launch = *step;
             launch.body = first;
             FX_PUSH(out->arena, out->steps, out->n_steps, out->cap_steps) = launch;
@@ -482,5 +486,6 @@ fx_status fx_cuda_steps(fx_emit *e, fx_text *t)
     hooks.loop_begin = loop_begin;
     hooks.loop_end = loop_end;
     hooks.barrier = barrier;
+    hooks.call = fx_cuda_call;
     return fx_c_steps(e, t, &hooks);
 }

@@ -43,6 +43,7 @@ typedef struct fx_step_facts {
     size_t n_params, cap_params;
     bool weights;                              /* reads some */
     size_t calls, loops;
+    bool products;                             /* CUDA: calls a product of matrices */
     bool wide;                                 /* some index does not fit an int */
     bool *symbols;                             /* by symbol, then by derived size: some size or index names it */
     size_t checks;                             /* CHECK statements: the step returns a status */
@@ -71,6 +72,7 @@ enum { FX_FIRST_REASON = 16 };
 typedef struct fx_spelling {
     bool gpu;                    /* steps are kernels; their text is for the device, the rest of the file for the host */
     const char *restrict_word;
+    const char *null;
     const char *weights;         /* before the name of a pointer to the weights in a step */
     const char *context;         /* before NAME_context in the head of NAME_run */
     const char *stream;          /* behind the last parameter of NAME_run */
@@ -196,6 +198,8 @@ fx_status fx_c_scan_loop(void *user, const fx_stmt *loop);
 fx_status fx_c_step_begin(void *user, const fx_step *step); /* comment, head, sizes */
 fx_status fx_c_scan(fx_emit *e);                 /* fills facts and what follows from them */
 fx_status fx_c_steps(fx_emit *e, fx_text *t, const fx_hooks *hooks); /* one function a step */
+/* "function(before &desc, x, ... after);" behind the descriptor's declaration; workspace: also an argument for it. */
+void fx_c_put_call(fx_emit *e, const fx_call_stmt *c, const char *function, const char *before, const char *after, bool workspace);
 
 /* c_sizes.c: what a program with symbols has more of: NAME_dims, its checks, the arena's size and slots */
 fx_status fx_c_scan_sizes(fx_emit *e);           /* before fx_c_scan; does nothing without symbols */
@@ -224,6 +228,8 @@ fx_status fx_c_source(fx_emit *e);
 /* c_kernels.c: the kernels' text or prototypes */
 fx_status fx_c_kernels(fx_emit *e, fx_text *t);
 bool fx_c_needs_text(const fx_emit *e, const char *name); /* a file of runtime/ */
+bool fx_c_names_text(const char *files, const char *name);  /* "simd math act": whether it is one of them */
+void fx_c_descriptors(fx_emit *e, fx_text *t);   /* activations, and the descriptors' types of the kernels that are called */
 void fx_c_once(const fx_emit *e, fx_text *t, const char *what); /* around what several files of one translation unit have in common */
 void fx_c_end_once(const fx_emit *e, fx_text *t);
 
@@ -254,6 +260,13 @@ void fx_cuda_threads(const fx_stmt *s, int64_t threads[3]); /* of a block: at le
 bool fx_cuda_guard(const fx_stmt *grid);         /* whether the last block of the axis has threads too many */
 fx_status fx_cuda_scan(fx_emit *e);
 fx_status fx_cuda_steps(fx_emit *e, fx_text *t);
+
+/* cuda_call.c: calls of kernels: host functions that launch what they need */
+bool fx_cuda_has_products(const fx_emit *e);     /* cuBLASLt is needed */
+bool fx_cuda_needs_text(const fx_emit *e, const char *name); /* a file of runtime/cuda/ */
+fx_status fx_cuda_call_begin(fx_emit *e, const fx_step *step); /* the function's head */
+fx_status fx_cuda_call(void *user, const fx_stmt *s);
+void fx_cuda_plan(fx_emit *e, fx_text *t);       /* NAME_plan, which create calls; nothing without products */
 
 /* cuda_launch.c: in NAME_run, a launch for each kernel */
 void fx_cuda_launch_all(fx_emit *e, fx_text *t);

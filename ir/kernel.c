@@ -13,7 +13,7 @@ FXRT_DESCRIPTORS(FXRT_X)
 #undef FXRT_X
 
 /* The buffer lists as strings: conv2d_buffers. */
-#define KERNEL(id, desc, buffers, files, doc) static const char id##_buffers[] = buffers;
+#define KERNEL(id, desc, buffers, files, cuda, doc) static const char id##_buffers[] = buffers;
 #include "ir/kernel.def"
 #undef KERNEL
 
@@ -23,7 +23,7 @@ FXRT_DESCRIPTORS(FXRT_X)
 #define OUT(x) +1
 #define OVER(x) +1
 #define WS(x) +1
-#define KERNEL(id, desc, buffers, files, doc) N_##id = 0 buffers,
+#define KERNEL(id, desc, buffers, files, cuda, doc) N_##id = 0 buffers,
 enum {
 #include "ir/kernel.def"
 };
@@ -34,8 +34,8 @@ enum {
 #define OUT(x) {#x, false, true, false},
 #define OVER(x) {#x, false, true, true},
 #define WS(x) {#x, true, true, false},
-#define KERNEL(id, desc, buffers, files, doc)                                                          \
-    {FX_K_##id, #id, #desc, id##_buffers, files, doc, N_##id, {buffers}, (int)(sizeof desc##_fields / sizeof desc##_fields[0]), \
+#define KERNEL(id, desc, buffers, files, cuda, doc)                                                          \
+    {FX_K_##id, #id, #desc, id##_buffers, files, cuda, doc, N_##id, {buffers}, (int)(sizeof desc##_fields / sizeof desc##_fields[0]), \
      desc##_fields},
 static const fx_kernel kernels[FX_K_COUNT] = {
 #include "ir/kernel.def"

@@ -98,7 +98,7 @@ typedef struct fx_kernel {
     const char *name;          /* "conv2d" */
     const char *desc;          /* "conv2d": fxrt_conv2d_desc */
     const char *buffers;       /* as in kernel.def */
-    const char *files;
+    const char *files, *cuda;  /* texts of runtime/, of runtime/cuda/ */
     const char *doc;
     int n_bufs;
     struct { const char *name; bool optional, written, over_x; } buf[FX_MAX_BUF_ARGS]; /* over_x: may be x itself, see kernel.def */

@@ -94,6 +94,8 @@ static int attention_workspace(fx_build *b, const fx_call_stmt *c, const char *n
 {
     fxrt_attention_desc d;
     fx_call_to_desc(c, &d);
+    if (fx_target_is_gpu(&b->p->target))
+        return -1;
     if (fx_call_is_static(c))
         return fx_select_workspace(b, name, fxrt_attention_workspace(&d, &b->tile));
     d.batch = d.heads = d.slots;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lower/select.h"
+#include "runtime/cuda/conv_split.h"
 
 /* Dims and strides of an image, under the names the descriptor has for them: "ih" "iw", "xs_n" "xs_h" "xs_w". */
 static void set_image(fx_call_stmt *c, const fx_window *v, const char *h, const char *w, char stride)
@@ -26,7 +27,10 @@ static fx_status pack(fx_build *b, const fx_node *n, const fx_call_stmt *c, cons
     const float *w;
     float *packed;
     if (c->kernel == FX_K_conv2d)
-        return fx_select_packed_later(b, n, weight, &d, wname, fx_arena_printf(b->p->arena, "[kh][kw][ic] in panels of %d output channels", b->tile.nr), id);
+        return fx_select_packed_later(b, n, weight, &d, wname,
+                                      fx_target_is_gpu(&b->p->target) ? "[groups * oc][kh][kw][ic]"
+                                                                      : fx_arena_printf(b->p->arena, "[kh][kw][ic] in panels of %d output channels", b->tile.nr),
+                                      id);
     FX_TRY(fx_build_constant(b, n, weight, "weight", &w));
     if (c->kernel == FX_K_conv_transpose2d) {
         *id = fx_select_packed(b, wname, fxrt_conv_transpose2d_packed_size(&d, &b->tile), "panels of the transposed convolution", &packed);
@@ -43,6 +47,8 @@ static size_t workspace(fx_build *b, const fx_call_stmt *c)
 {
     fxrt_conv2d_desc d;
     fx_call_to_desc(c, &d);
+    if (fx_target_is_gpu(&b->p->target))
+        return c->kernel == FX_K_conv2d && fx_call_is_static(c) ? fxrt_cuda_conv2d_workspace(&d) : 0;
     switch (c->kernel) {
     case FX_K_conv_transpose2d: return fxrt_conv_transpose2d_workspace(&d, &b->tile, b->threads);
     case FX_K_conv2d_dw: return fxrt_conv2d_dw_workspace(&d, &b->tile, b->threads);

@@ -85,11 +85,20 @@ static void set_rows(fx_build *b, fx_call_stmt *c, const product *p, const fx_wi
     fx_call_set_dim(c, row, stride);
 }
 
+/* What cuBLASLt may use; more is of use on devices that have tensor memory (cuBLAS's own default there). */
+static size_t products_workspace(const fx_target *t)
+{
+    enum { MIB = 1 << 20 };
+    return t->sm >= 90 ? 32 * (size_t)MIB : 8 * (size_t)MIB;
+}
+
 /* Floats to pack one w into: panels of nr columns. */
 static int matmul_workspace(fx_build *b, const fx_call_stmt *c, const char *name)
 {
     fxrt_gemm_desc d;
     fx_call_to_desc(c, &d);
+    if (fx_target_is_gpu(&b->p->target))
+        return fx_select_workspace(b, name, products_workspace(&b->p->target));
     if (fx_call_is_static(c))
         return fx_select_workspace(b, name, fxrt_matmul_workspace(&d, &b->tile, b->threads));
     fx_dim nr = fx_dim_of(b->tile.nr);
@@ -107,7 +116,8 @@ static fx_status emit(fx_build *b, fx_node *root, product *p, const char *title)
     FX_TRY(fx_select_fits(b, n, &p->out));
     if (p->has_r)
         FX_TRY(fx_select_fits(b, n, &p->r));
-    fx_call_stmt *c = fx_call_new(b, p->packed ? FX_K_gemm : FX_K_matmul);
+    bool gpu = fx_target_is_gpu(&b->p->target); /* panels of one row are a plain matrix, and its kernel takes that */
+    fx_call_stmt *c = fx_call_new(b, p->packed && !gpu ? FX_K_gemm : FX_K_matmul);
     fx_dim batch, m, stride;
     merged(b, &p->out, 0, p->split, &batch, &stride);
     merged(b, &p->out, p->split, p->out.rank - 1, &m, &stride);
@@ -126,7 +136,7 @@ static fx_status emit(fx_build *b, fx_node *root, product *p, const char *title)
     int bias, wbuf = -1;
     if (p->packed)
         FX_TRY(fx_select_packed_later(b, n, p->packed, NULL, fx_arena_printf(b->piece, "%s_weight", name),
-                                      fx_arena_printf(b->p->arena, "[in] in panels of %d outputs", b->tile.nr), &wbuf));
+                                      gpu ? "[out][in]" : fx_arena_printf(b->p->arena, "[in] in panels of %d outputs", b->tile.nr), &wbuf));
     FX_TRY(fx_select_bias(b, n, p->bias, name, 1, (int32_t)p->n.value, b->tile.nr, &bias));
     fx_call_set_window(c, "x", &p->x);
     if (p->packed)
@@ -135,11 +145,11 @@ static fx_status emit(fx_build *b, fx_node *root, product *p, const char *title)
         fx_call_set_window(c, "w", &p->w);
     fx_call_set_buf(c, "b", bias, fx_dim_of(0));
     fx_call_set_window(c, "y", &p->out);
-    if (!p->packed)
+    if (!p->packed || gpu)
         fx_call_set_buf(c, "ws", matmul_workspace(b, c, name), fx_dim_of(0));
     if (p->has_r) {
         fx_call_set_window(c, "r", &p->r);
-        if (p->packed)
+        if (p->packed || gpu)
             fx_select_overlay(b, &p->out, &p->r, &p->x);
     }
     fx_call_emit(b, root, c, title);

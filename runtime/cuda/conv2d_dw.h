@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(FXRT_CUDA_POINTS)
                 const fxrt_cuda_vec<V> wv = fxrt_cuda_floats<V>(w + (static_cast<long long>(ky * kw + kx) * d.groups + p.c));
                 FXRT_UNROLL
                 for (int i = 0; i < V; i++) {
-                    sum.at[i] += xv.at[i] * wv.at[i];
+                    sum.at[i] = fmaf(xv.at[i], wv.at[i], sum.at[i]);
                 }
             }
         }

@@ -194,7 +194,7 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
             for (int i = 0; i < Tile::TM; i++) {
                 FXRT_UNROLL
                 for (int j = 0; j < Tile::TN; j++) {
-                    sum[i][j] += xv[i / 4].at[i % 4] * wv[j / 4].at[j % 4];
+                    sum[i][j] = fmaf(xv[i / 4].at[i % 4], wv[j / 4].at[j % 4], sum[i][j]);
                 }
             }
         }

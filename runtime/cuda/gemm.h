@@ -112,6 +112,7 @@ typedef struct fxrt_cuda_products {
     cublasLtHandle_t lt;
     size_t workspace; /* bytes that run may use */
     int tf32;         /* float32 may be rounded to TF32 */
+    int planning;     /* calls plan, and start nothing */
     unsigned evicted; /* plans that had to go for others */
     fxrt_cuda_gemm_plan plans[FXRT_CUDA_GEMM_PLANS];
 } fxrt_cuda_products;
@@ -344,6 +345,9 @@ FXRT_HOST cudaError_t fxrt_cuda_gemm(fxrt_cuda_products *p, const fxrt_gemm_desc
     }
     const fxrt_cuda_gemm_key key = fxrt_cuda_gemm_key_of(desc, x, w, b, r, y);
     fxrt_cuda_gemm_plan *const plan = fxrt_cuda_gemm_find(p, &key);
+    if (p->planning) {
+        return cudaSuccess;
+    }
     const fxrt_gemm_desc *const d = &plan->d;
     if (plan->tile) { /* few rows: a tile of 16 leaves fewer threads idle */
         return d->m <= 16 ? fxrt_cuda_gemm_run_tile<T, 1>(d, x, w, b, r, y, stream)

@@ -1,0 +1,74 @@
+/* codegen/cuda_call.c: calls of kernels: each a function of the host that launches what the call needs, by the texts of runtime/cuda/.
+ * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <string.h>
+
+#include "codegen/emit.h"
+
+bool fx_cuda_has_products(const fx_emit *e)
+{
+    return e->kernels[FX_K_matmul];
+}
+
+bool fx_cuda_needs_text(const fx_emit *e, const char *name)
+{
+    if (strcmp(name, "launch") == 0 || (e->at_once && strcmp(name, "vec") == 0))
+        return true;
+    for (int k = 0; k < FX_K_COUNT; k++)
+        if (e->kernels[k] && fx_c_names_text(fx_kernel_get((fx_kernel_id)k)->cuda, name))
+            return true;
+    return false;
+}
+
+fx_status fx_cuda_call(void *user, const fx_stmt *s)
+{
+    fx_emit *e = user;
+    const fx_call_stmt *c = s->call;
+    const fx_kernel *k = fx_kernel_get(c->kernel);
+    bool product = c->kernel == FX_K_matmul, attention = c->kernel == FX_K_attention; /* templates of the element's type */
+    const char *function = product ? "gemm<float>" : attention ? "attention<float>" : k->name;
+    fx_c_put_call(e, c, fx_arena_printf(e->local, "return fxrt_cuda_%s", function), product ? "products, " : "", ", stream", !attention);
+    return FX_OK;
+}
+
+/* An address for every buffer: all that a plan asks of one is whether it is there and lies at a multiple of 16 bytes. */
+static void put_plan(fx_emit *e, fx_text *t, size_t step)
+{
+    const fx_step_facts *f = &e->facts[step];
+    fx_text line;
+    fx_text_init(&line, e->local);
+    fx_printf(&line, "    %s_CUDA(\"planning %s\", %s(products%s", e->PREFIX, e->p->steps[step].name, e->steps[step], f->weights ? ", ctx->weights" : "");
+    for (size_t i = 0; i < f->n_params; i++)
+        fx_puts(&line, ", some");
+    fx_printf(t, "%s, nullptr));\n", line.data);
+    fx_emit_done(e);
+}
+
+static bool has_symbols(const fx_emit *e, size_t step)
+{
+    for (size_t i = 0; i < e->p->n_symbols; i++)
+        if (e->facts[step].symbols[i])
+            return true;
+    return false;
+}
+
+/* Products of sizes that are not known yet are planned when they first run. */
+void fx_cuda_plan(fx_emit *e, fx_text *t)
+{
+    const char *n = e->prefix, *N = e->PREFIX;
+    if (!fx_cuda_has_products(e))
+        return;
+    fx_printf(t, "\n/* Makes cuBLASLt's handle, and asks it how to do each product: run finds the answers. */\nstatic int %s_plan(%s_context *ctx, int tf32)\n{\n", n, n);
+    fx_printf(t, "    fxrt_cuda_products *const products = &ctx->products;\n    %s_CUDA(\"starting cuBLASLt\", fxrt_cuda_products_create(products, %s_PRODUCTS_WORKSPACE, tf32));\n",
+              N, N);
+    bool any = false;
+    for (size_t i = 0; i < e->p->n_steps; i++)
+        any |= e->facts[i].products && !has_symbols(e, i);
+    if (any) {
+        fx_puts(t, "    products->planning = 1;\n    float *const some = reinterpret_cast<float *>(ctx->arena); /* for every buffer: only their alignment counts */\n");
+        for (size_t i = 0; i < e->p->n_steps; i++)
+            if (e->facts[i].products && !has_symbols(e, i))
+                put_plan(e, t, i);
+        fx_puts(t, "    products->planning = 0;\n");
+    }
+    fx_printf(t, "    return %s_OK;\n}\n", N);
+}
