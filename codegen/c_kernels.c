@@ -155,6 +155,7 @@ void fx_c_descriptors(fx_emit *e, fx_text *t)
         bool used = false;
         for (int k = 0; k < FX_K_COUNT; k++)
             used |= e->kernels[k] && strcmp(fx_kernel_get((fx_kernel_id)k)->desc, descriptors[i].name) == 0;
+        used |= e->say->gpu && fx_cuda_texts_name(e, descriptors[i].name);
         if (!used)
             continue;
         fx_c_once(e, t, fx_arena_printf(e->arena, "%s_desc", descriptors[i].name));

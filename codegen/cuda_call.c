@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "codegen/emit.h"
+#include "codegen/texts.h"
 
 bool fx_cuda_has_products(const fx_emit *e)
 {
@@ -15,6 +16,15 @@ bool fx_cuda_needs_text(const fx_emit *e, const char *name)
         return true;
     for (int k = 0; k < FX_K_COUNT; k++)
         if (e->kernels[k] && fx_c_names_text(fx_kernel_get((fx_kernel_id)k)->cuda, name))
+            return true;
+    return false;
+}
+
+bool fx_cuda_texts_name(fx_emit *e, const char *descriptor)
+{
+    const char *type = fx_arena_printf(e->arena, "fxrt_%s_desc", descriptor);
+    for (int i = 0; i < fx_n_cuda_texts; i++)
+        if (fx_cuda_needs_text(e, fx_cuda_texts[i].name) && strstr(fx_cuda_texts[i].text, type))
             return true;
     return false;
 }
