@@ -67,9 +67,9 @@ void fx_cuda_plan(fx_emit *e, fx_text *t)
     const char *n = e->prefix, *N = e->PREFIX;
     if (!fx_cuda_has_products(e))
         return;
-    fx_printf(t, "\n/* Makes cuBLASLt's handle, and asks it how to do each product: run finds the answers. */\nstatic int %s_plan(%s_context *ctx, int tf32)\n{\n", n, n);
-    fx_printf(t, "    fxrt_cuda_products *const products = &ctx->products;\n    %s_CUDA(\"starting cuBLASLt\", fxrt_cuda_products_create(products, %s_PRODUCTS_WORKSPACE, tf32));\n",
-              N, N);
+    fx_printf(t, "\n/* Makes cuBLASLt's handle, and asks it how to do each product: run finds the answers. */\nstatic int %s_plan(%s_context *ctx)\n{\n", n, n);
+    fx_printf(t, "    fxrt_cuda_products *const products = &ctx->products;\n    %s_CUDA(\"starting cuBLASLt\", fxrt_cuda_products_create(products, %s_PRODUCTS_WORKSPACE, %d /* whether TF32 may be used */));\n",
+              N, N, e->p->target.tf32);
     bool any = false;
     for (size_t i = 0; i < e->p->n_steps; i++)
         any |= e->facts[i].products && !has_symbols(e, i);

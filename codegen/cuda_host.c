@@ -246,7 +246,7 @@ static void put_create(fx_emit *e, fx_text *t)
     if (p->n_states)
         fx_cuda_put(e, t, "    if (net_set_state(ctx, nullptr) != NET_OK)\n        return NET_ERR_CUDA;\n");
     if (fx_cuda_has_products(e))
-        fx_cuda_put(e, t, "    if (net_plan(ctx, 0) != NET_OK)\n        return NET_ERR_CUDA;\n");
+        fx_cuda_put(e, t, "    const int planned = net_plan(ctx);\n    if (planned != NET_OK)\n        return planned;\n");
     if (!p->n_symbols && !e->n_members)
         fx_puts(t, "    (void)config;\n");
     fx_cuda_put(e, t, "    NET_CUDA(\"waiting for copies\", cudaStreamSynchronize(nullptr)); /* other streams do not */\n    return NET_OK;\n}\n"

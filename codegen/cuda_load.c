@@ -39,7 +39,7 @@ void fx_cuda_load(fx_emit *e, fx_text *t)
                 "/* Reads a file's weights to the device, piece by piece. */\n"
                 "static int net_load_file(net_context *ctx, FILE *file, const char *name)\n"
                 "{\n"
-                "    unsigned char piece[1 << 14];\n"
+                "    unsigned char piece[1 << 16];\n"
                 "    for (size_t at = 0, size, got; at < NET_WEIGHTS_SIZE; at += size) {\n"
                 "        size = NET_WEIGHTS_SIZE - at < sizeof piece ? NET_WEIGHTS_SIZE - at : sizeof piece;\n"
                 "        got = fread(piece, 1, size, file);\n"

@@ -125,7 +125,10 @@ cublasStatus_t run_product(const char *call, const product &p, cudaStream_t stre
     if (check_stream(stream) != cudaSuccess) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    return enqueue(stream, [p] { compute_product(p); }) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+    return enqueue(stream, [p] {
+        unlock_device();
+        compute_product(p);
+    }) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 /* A matrix in columns, transposed if asked for; rows and columns are those after it. */

@@ -208,6 +208,7 @@ cudaError_t launch(launch_desc &&d) {
     }
     const cudaStream_t stream = d.stream;
     return enqueue(stream, [d = std::move(d)] {
+        unlock_device();
         if (schedule == FXCU_EACH) {
             run_each(d);
         } else {

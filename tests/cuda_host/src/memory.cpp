@@ -26,6 +26,8 @@ static int last_number;
 static bool unlocked;
 
 static uintptr_t key(const mapped &m) { return reinterpret_cast<uintptr_t>(m.map) + m.map_bytes + 2 * guard; }
+static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 static const mapped *find(const void *pointer) {
@@ -71,6 +73,29 @@ void lock_device() {
     }
 }
 
+/* Device memory of which a copy needs these bytes alone is open for the copy alone: opening all of it takes milliseconds a gigabyte. */
+class opened {
+  public:
+    opened(const void *at, size_t bytes) : begin(reinterpret_cast<uintptr_t>(at) / page * page), size(0) {
+        const mapped *m = find(at);
+        if (m != nullptr && m->kind == memory::device && !unlocked) {
+            size = round_up(reinterpret_cast<uintptr_t>(at) + bytes - begin, page);
+            mprotect(reinterpret_cast<void *>(begin), size, PROT_READ | PROT_WRITE);
+        }
+    }
+    ~opened() {
+        if (size != 0) {
+            mprotect(reinterpret_cast<void *>(begin), size, PROT_NONE);
+        }
+    }
+    opened(const opened &) = delete;
+    opened &operator=(const opened &) = delete;
+
+  private:
+    uintptr_t begin;
+    size_t size;
+};
+
 /* Bytes of a buffer's pages outside it: fenced too, byte by byte. */
 template <class F> static void outside(const mapped &m, F f) {
     f(m.inside(), static_cast<size_t>(m.at - m.inside()));
@@ -95,7 +120,6 @@ static cudaError_t allocate(memory kind, void **pointer, size_t bytes, const cha
     if (bytes == 0) {
         return cudaSuccess;
     }
-    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     if ((kind == memory::device && bytes > device.memory - used) || fail_this_allocation()) {
         return error(cudaErrorMemoryAllocation, "%s: %zu bytes, where %zu of %zu are free", call, bytes, device.memory - used, device.memory);
     }
@@ -286,9 +310,15 @@ static cudaError_t copy(const char *call, void *to, const void *from, size_t byt
     std::function<void()> run;
     if (!from_device && !is_pinned(from) && !wait) {
         const char *bytes_from = static_cast<const char *>(from);
-        run = [to, staged = std::vector<char>(bytes_from, bytes_from + bytes)] { memcpy(to, staged.data(), staged.size()); };
+        run = [to, staged = std::vector<char>(bytes_from, bytes_from + bytes)] {
+            const opened access(to, staged.size());
+            memcpy(to, staged.data(), staged.size());
+        };
     } else {
-        run = [to, from, bytes] { memmove(to, from, bytes); };
+        run = [to, from, bytes] {
+            const opened read(from, bytes), written(to, bytes);
+            memmove(to, from, bytes);
+        };
     }
     const bool pageable = !to_device && !is_pinned(to);
     if (!wait && pageable) {
@@ -313,7 +343,10 @@ static cudaError_t fill(const char *call, void *to, int value, size_t bytes, cud
     if (cudaError_t failed = check_side(call, "the target", to, bytes, true)) {
         return failed;
     }
-    return enqueue(stream, [to, value, bytes] { memset(to, value, bytes); });
+    return enqueue(stream, [to, value, bytes] {
+        const opened access(to, bytes);
+        memset(to, value, bytes);
+    });
 }
 
 } // namespace fxcu

@@ -66,7 +66,6 @@ static void step() {
     }
     const node_ref n = pending[which];
     pending.erase(pending.begin() + static_cast<long>(which));
-    unlock_device();
     n->run();
     n->run = nullptr;
     n->done = true;
@@ -299,7 +298,6 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     return enqueue(stream, [function, user] {
         lock_device(); /* it is host code, too */
         function(user);
-        unlock_device();
     });
 }
 
