@@ -41,7 +41,9 @@ static void put_kernel_settings(fx_emit *e, fx_text *t)
     size_t products = 0, workspace = 0;
     if (!calls_kernels(e))
         return;
+    fx_c_once(e, t, "acts_mask");
     fx_printf(t, "#define FXRT_ACT_MASK 0x%xu /* activations that occur */\n", e->opt->shared ? ~0u : e->acts);
+    fx_c_end_once(e, t);
     for (size_t i = 0; i < e->p->n_steps; i++) {
         products += e->facts[i].products;
         for (size_t k = 0; e->facts[i].products && k < e->facts[i].n_params; k++) {
@@ -50,9 +52,13 @@ static void put_kernel_settings(fx_emit *e, fx_text *t)
                 workspace = fx_buf_bytes(b);
         }
     }
-    if (products)
-        fx_printf(t, "#define FXRT_CUDA_GEMM_PLANS %zu /* places for what cuBLASLt says of products: there are %zu */\n"
-                     "#define %s_PRODUCTS_WORKSPACE %zu /* bytes of the arena that it may use */\n", 2 * products + 8, products, e->PREFIX, workspace);
+    if (products) {
+        enum { SHARED = 256 };
+        fx_c_once(e, t, "plans");
+        fx_printf(t, "#define FXRT_CUDA_GEMM_PLANS %zu /* places for what cuBLASLt says of products */\n", e->opt->shared ? SHARED : 2 * products + 8);
+        fx_c_end_once(e, t);
+        fx_printf(t, "#define %s_PRODUCTS_WORKSPACE %zu /* bytes of the arena that it may use */\n", e->PREFIX, workspace);
+    }
     fx_c_descriptors(e, t);
 }
 

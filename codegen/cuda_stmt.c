@@ -6,37 +6,6 @@
 
 /* ---- launches ------------------------------------------------------------------------------------------------------------- */
 
-static const fx_stmt *find_call(const fx_stmt *s)
-{
-    for (; s; s = s->next) {
-        const fx_stmt *call = s->kind == FX_ST_CALL ? s : find_call(s->body);
-        if (call)
-            return call;
-    }
-    return NULL;
-}
-
-/* All layers that need a kernel there is none of are told at once: the first with its name and place, the others by their number. */
-static fx_status refuse_calls(const fx_program *p)
-{
-    const fx_step *first = NULL;
-    const fx_kernel *kernel = NULL;
-    size_t others = 0;
-    for (size_t i = 0; i < p->n_steps; i++) {
-        const fx_stmt *call = find_call(p->steps[i].body);
-        if (!call || *fx_kernel_get(call->call->kernel)->cuda)
-            continue;
-        others += first != NULL;
-        kernel = first ? kernel : fx_kernel_get(call->call->kernel);
-        first = first ? first : &p->steps[i];
-    }
-    if (!first)
-        return FX_OK;
-    const char *more = !others ? "" : fx_arena_printf(p->arena, "; %zu other layer%s too", others, others == 1 ? " does" : "s do");
-    return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &first->loc, "layer '%s' (%s) needs the kernel %s, which has no CUDA form yet%s", first->name,
-                   first->title ? first->title : first->name, kernel->name, more);
-}
-
 const fx_stmt *fx_cuda_nest(const fx_step *launch)
 {
     const fx_stmt *s = launch->body;
@@ -159,6 +128,8 @@ static fx_status split_step(fx_program *out, const fx_step *step)
         tail = &copy->next;
         if (s->kind == FX_ST_COMMENT)
             continue;
+        if (s->kind == FX_ST_CALL && !*fx_kernel_get(s->call->kernel)->cuda)
+            return fx_fail(out->ctx, FX_INTERNAL, &step->loc, "step '%s': the kernel %s, of which GPUs have none", step->name, fx_kernel_get(s->call->kernel)->name);
         if (s->kind != FX_ST_CALL && !is_loop(s, FX_LOOP_GRID) && !is_loop(s, FX_LOOP_BLOCK))
             return fx_fail(out->ctx, FX_INTERNAL, &step->loc, "step '%s': a statement outside a loop over a grid or blocks", step->name);
         if (is_loop(s, FX_LOOP_BLOCK))
@@ -176,7 +147,6 @@ static fx_status split_step(fx_program *out, const fx_step *step)
 
 fx_status fx_cuda_launches(fx_program *p, fx_program *out)
 {
-    FX_TRY(refuse_calls(p));
     *out = *p;
     out->steps = NULL;
     out->n_steps = out->cap_steps = 0;

@@ -17,6 +17,7 @@ void fx_call_set_act(fx_call_stmt *c, const fx_group *g);
 /* A buffer of so many bytes for the step's own use; -1 when it needs none. */
 int fx_select_workspace(fx_build *b, const char *name, size_t bytes);
 int fx_select_workspace_dim(fx_build *b, const char *name, fx_dim floats);
+size_t fx_select_products_workspace(const fx_target *t); /* of a GPU: bytes that cuBLASLt may use, as many as cuBLAS's own default on devices of its time */
 float *fx_select_floats(fx_build *b, size_t n); /* zeroed, where vectors of them lie in one line of the cache each */
 /* A weight buffer of n floats; *data is where to pack them. */
 int fx_select_packed(fx_build *b, const char *name, size_t n, const char *note, float **data);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lower/select.h"
+#include "runtime/cuda/conv_gemm.h"
 #include "runtime/cuda/conv_split.h"
 
 /* Dims and strides of an image, under the names the descriptor has for them: "ih" "iw", "xs_n" "xs_h" "xs_w". */
@@ -54,6 +55,19 @@ static size_t workspace(fx_build *b, const fx_call_stmt *c)
     case FX_K_conv2d_dw: return fxrt_conv2d_dw_workspace(&d, &b->tile, b->threads);
     default: return fx_call_is_static(c) ? fxrt_conv2d_workspace(&d, &b->tile, b->threads) : (size_t)d.ic * sizeof(float);
     }
+}
+
+/* For a GPU, the product of matrices that a convolution is as it lies; NULL: it is none. Weights of 1 x 1 are a matrix already. */
+static fx_call_stmt *as_product(fx_build *b, const fx_call_stmt *c)
+{
+    fxrt_conv2d_desc d;
+    fxrt_gemm_desc g;
+    fx_call_to_desc(c, &d);
+    if (!fx_target_is_gpu(&b->p->target) || c->kernel != FX_K_conv2d || !fx_call_is_static(c) || !fxrt_cuda_conv2d_as_gemm(&d, &g))
+        return NULL;
+    fx_call_stmt *product = fx_call_new(b, FX_K_matmul);
+    fx_call_from_desc(product, &g);
+    return product;
 }
 
 fx_status fx_select_convolution(fx_build *b, fx_node *root)
@@ -111,11 +125,17 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
         FX_TRY(fx_select_bias(b, n, bias_node, name, groups_of_bias, columns, multiple, &bias));
     else
         FX_TRY(fx_select_packed_bias(b, root, bias_node, groups_of_bias, columns, multiple, name, &bias));
+    size_t bytes = workspace(b, c);
+    fx_call_stmt *product = as_product(b, c);
+    if (product) {
+        c = product;
+        bytes = fx_select_products_workspace(&b->p->target);
+    }
     fx_call_set_window(c, "x", &x);
     fx_call_set_buf(c, "w", wbuf, fx_dim_of(0));
     fx_call_set_buf(c, "b", bias, fx_dim_of(0));
     fx_call_set_window(c, "y", &out);
-    fx_call_set_buf(c, "ws", fx_select_workspace(b, name, workspace(b, c)), fx_dim_of(0));
+    fx_call_set_buf(c, "ws", fx_select_workspace(b, name, bytes), fx_dim_of(0));
     if (has_r) {
         fx_call_set_window(c, "r", &r);
         fx_select_overlay(b, &out, &r, &x);

@@ -85,8 +85,7 @@ static void set_rows(fx_build *b, fx_call_stmt *c, const product *p, const fx_wi
     fx_call_set_dim(c, row, stride);
 }
 
-/* What cuBLASLt may use; more is of use on devices that have tensor memory (cuBLAS's own default there). */
-static size_t products_workspace(const fx_target *t)
+size_t fx_select_products_workspace(const fx_target *t)
 {
     enum { MIB = 1 << 20 };
     return t->sm >= 90 ? 32 * (size_t)MIB : 8 * (size_t)MIB;
@@ -98,7 +97,7 @@ static int matmul_workspace(fx_build *b, const fx_call_stmt *c, const char *name
     fxrt_gemm_desc d;
     fx_call_to_desc(c, &d);
     if (fx_target_is_gpu(&b->p->target))
-        return fx_select_workspace(b, name, products_workspace(&b->p->target));
+        return fx_select_workspace(b, name, fx_select_products_workspace(&b->p->target));
     if (fx_call_is_static(c))
         return fx_select_workspace(b, name, fxrt_matmul_workspace(&d, &b->tile, b->threads));
     fx_dim nr = fx_dim_of(b->tile.nr);

@@ -128,11 +128,3 @@ CASES = [
         [("x", "f32[6]")], ["w : f32[3] = get_attr[w]", "v : f32[2, 3] = view.default(%x, [2, 3])"], "%v, %w, %x",
         tensors="parameter w : f32[3] = [1.0, 2.0, 3.0]\n")),
 ]
-
-REFUSED = [
-    (graph_of([("x", "f32[2, 4]")], ["w : f32[3, 4] = get_attr[w]", "fc : f32[2, 3] = linear.default(%x, %w)"], "%fc", tensors="parameter w : f32[3, 4] = all 0.5\n"),
-     "layer 'fc' (fc: linear 4->3) needs the kernel gemm, which has no CUDA form yet"),
-    (graph_of([("x", "f32[1, 4, 8, 8]")], ["w : f32[4, 4, 3, 3] = get_attr[w]", "a : f32[1, 4, 8, 8] = convolution.default(%x, %w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)",
-                                          "b : f32[1, 4, 8, 8] = convolution.default(%a, %w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)"], "%b",
-               tensors="parameter w : f32[4, 4, 3, 3] = all 0.5\n"), "needs the kernel conv2d, which has no CUDA form yet; 1 other layer does too"),
-]
