@@ -1,4 +1,5 @@
-/* conv_wino.h: which convolutions conv2d_wino.h can make, for which of them it pays, and its workspace. Plain C: the compiler includes the same text.
+/* conv_wino.h: which convolutions conv2d_wino.h can make, for which of them it pays, and its workspace. Plain C: the compiler includes the same
+ * text. Follows conv_cost.h.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * Winograd's F(4 x 4, 3 x 3) makes a tile of 4 x 4 results from 6 x 6 inputs by 36 products instead of 144: x and w are transformed, multiplied as 36
@@ -15,9 +16,7 @@ enum {
     FXRT_WINO_OUT = 4,           /* rows and columns of a tile of results */
     FXRT_WINO_IN = 6,            /* and of inputs */
     FXRT_WINO_POINTS = 36,       /* matrices */
-    FXRT_WINO_LEAST_TILES = 64,  /* of a product, where there are so many */
-    FXRT_WINO_MACS_A_BYTE = 8,   /* multiplications in the time of a byte of memory: devices have 10 to 20 at most, kernels reach some part */
-    FXRT_WINO_LAUNCH = 4 << 20   /* bytes of memory in the time that one more kernel costs */
+    FXRT_WINO_LEAST_TILES = 64   /* of a product, where there are so many */
 };
 
 static inline int64_t fxrt_cuda_wino_tiles(const fxrt_conv2d_desc *d)
@@ -37,8 +36,7 @@ static inline int32_t fxrt_cuda_wino_chunk(const fxrt_conv2d_desc *d)
 {
     const int64_t tiles = fxrt_cuda_wino_tiles(d), each = (int64_t)FXRT_WINO_POINTS * (d->ic + d->oc) * (int64_t)sizeof(float);
     const int64_t fit = FXRT_WINO_BYTES / each, least = FXRT_WINO_LEAST_TILES, most = fit > least ? fit : least;
-    const int64_t chunks = (tiles + most - 1) / most;
-    return chunks > 0 ? (int32_t)((tiles + chunks - 1) / chunks) : 0;
+    return (int32_t)fxrt_cuda_equal_share(tiles, most);
 }
 
 /* Bytes: the transformed tiles [36][chunk][ic] and their products [36][chunk][oc]. */
@@ -48,7 +46,7 @@ static inline size_t fxrt_cuda_conv2d_wino_workspace(const fxrt_conv2d_desc *d)
 }
 
 /* Whether it is likely to be faster than plain sums, in bytes of memory's time: multiplications, weights, and what goes out and in between its
- * kernels. A rule of thumb from what devices can do; nothing was measured. At batch 1 the weights (four times those of the plain kernel) and the
+ * kernels. At batch 1 the weights (four times those of the plain kernel) and the
  * launches decide against it, with few channels the transforms. */
 static inline int fxrt_cuda_conv2d_wino_pays(const fxrt_conv2d_desc *d)
 {
@@ -56,8 +54,8 @@ static inline int fxrt_cuda_conv2d_wino_pays(const fxrt_conv2d_desc *d)
         return 0;
     const double tiles = (double)fxrt_cuda_wino_tiles(d), pairs = (double)d->ic * d->oc, f = sizeof(float);
     const double chunks = (tiles + fxrt_cuda_wino_chunk(d) - 1) / fxrt_cuda_wino_chunk(d);
-    const double plain = 9 * pairs * ((double)d->n * d->oh * d->ow / FXRT_WINO_MACS_A_BYTE + f);
-    const double wino = FXRT_WINO_POINTS * pairs * (tiles / FXRT_WINO_MACS_A_BYTE + f) + FXRT_WINO_POINTS * tiles * 2 * f * (d->ic + d->oc) +
-                        (3 * chunks - 1) * FXRT_WINO_LAUNCH;
+    const double plain = 9 * pairs * ((double)d->n * d->oh * d->ow / FXRT_CUDA_MACS_A_BYTE + f);
+    const double wino = FXRT_WINO_POINTS * pairs * (tiles / FXRT_CUDA_MACS_A_BYTE + f) + FXRT_WINO_POINTS * tiles * 2 * f * (d->ic + d->oc) +
+                        (3 * chunks - 1) * FXRT_CUDA_LAUNCH_BYTES;
     return wino < 0.9 * plain;
 }

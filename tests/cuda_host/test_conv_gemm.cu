@@ -1,5 +1,5 @@
 /* Convolutions of runtime/cuda that are made by products of matrices, against loops in double: Winograd's F(4 x 4, 3 x 3) and its error's bound; 1 x 1
- * as they lie.
+ * as they lie; 16-bit ones in their three ways.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "conv_values.h"
 
@@ -7,17 +7,28 @@
 
 static int wino_bytes = 32 << 20; /* less: several chunks of few tiles */
 #define FXRT_WINO_BYTES wino_bytes
+static int panel_bytes = 16 << 20, launch_bytes = 4 << 20; /* less: smaller panels, and for small convolutions */
+#define FXRT_PANEL_BYTES panel_bytes
+#define FXRT_CUDA_LAUNCH_BYTES launch_bytes
 #include "../../runtime/cuda/vec.h"
 
 #include "../../runtime/cuda/act.h"
+#include "../../runtime/cuda/conv_cost.h"
 #include "../../runtime/cuda/conv_gemm.h"
-#include "../../runtime/cuda/conv_wino.h"
+#include "../../runtime/cuda/conv_points.h"
+#include "../../runtime/cuda/conv_split.h"
 #include "../../runtime/cuda/gemm_tile.h"
+
+#include "../../runtime/cuda/conv_panels.h"
+#include "../../runtime/cuda/conv_tile.h"
+#include "../../runtime/cuda/conv_wino.h"
+#include "../../runtime/cuda/gemm.h"
 #include "../../runtime/cuda/wino_weights.h"
 
-#include "../../runtime/cuda/gemm.h"
-
+#include "../../runtime/cuda/conv2d.h"
 #include "../../runtime/cuda/conv2d_wino.h"
+
+#include "../../runtime/cuda/conv2d_half.h"
 
 enum { WORKSPACE = 1 << 16 };
 
@@ -290,12 +301,113 @@ static void test_as_gemm() {
     }
 }
 
+/* ---- 16 bits ------------------------------------------------------------------------------------------------------- */
+
+enum { AS_GEMM, IN_PANELS, IN_FLOATS, WAYS };
+static int way_of(const fxrt_conv2d_desc &d) {
+    fxrt_gemm_desc gemm;
+    return fxrt_cuda_conv2d_as_gemm(&d, &gemm) ? AS_GEMM : fxrt_cuda_conv2d_in_panels(&d) ? IN_PANELS : IN_FLOATS;
+}
+
+/* From PyTorch's order to [groups*oc][kh][kw][ic]. */
+template <class T> static std::vector<T> channels_last(const conv_operands<T> &o) {
+    const size_t taps = static_cast<size_t>(o.d.kh * o.d.kw), ic = static_cast<size_t>(o.d.ic);
+    std::vector<T> to(o.w.size());
+    for (size_t i = 0; i < to.size(); i++) {
+        to[i] = o.w[i / (taps * ic) * taps * ic + i % ic * taps + i / ic % taps];
+    }
+    return to;
+}
+
+template <class T> static bool run_half(products &with, const conv_operands<T> &o, size_t shift = 0) {
+    const buffer<char> ws(fxrt_cuda_conv2d_half_workspace(&o.d) + 16);
+    const std::vector<T> y =
+        run_conv(o, channels_last(o), [&](const fxrt_conv2d_desc *d, const T *x, const T *w, const T *b, const T *r, T *to) {
+            fxrt_cuda_conv2d_half_prepare(&with.p, d, x, w, b, r, to, ws.at);
+            const int plans = with.count();
+            const cudaError_t error = fxrt_cuda_conv2d_half(&with.p, d, x, w, b, r, to, ws.at, with.ws.at, nullptr);
+            CHECK(with.count() == plans);
+            return error;
+        }, shift);
+    char what[200];
+    describe_conv(o.d, what, sizeof what);
+    return expect(o).right(y, tolerance_of<T>, what);
+}
+
+/* Small panels, for small convolutions: aligned ones and others. What was met is counted over all schedules. */
+static int ways[WAYS], padded, wide, several;
+template <class T> static void test_half() {
+    products with;
+    panel_bytes = launch_bytes = 0;
+    for (int i = 0; i < 16; i++) {
+        fxrt_conv2d_desc d = random_desc(CONV);
+        const bool eights = i % 3 == 0, residual = random_int(0, 1);
+        d.oc = random_int(0, 2) ? random_int(34, 50) : d.oc;
+        d.ic = eights ? 8 : d.ic > 9 ? random_int(1, 9) : d.ic;
+        d.groups = random_int(0, 3) ? 1 : d.groups;
+        d.act_b = d.act == FXRT_ACT_SOFTPLUS ? 20 : d.act_b; /* a step that rounding cannot cross */
+        if (i % 8 == 1) {
+            d.kh = d.kw = d.sh = d.sw = d.groups = 1;
+            d.ph = d.pw = 0;
+            d.oh = d.ih;
+            d.ow = d.iw;
+        }
+        const conv_operands<T> o = draw_conv<T>(d, random_int(0, 1), residual, residual && random_int(0, 1), eights ? 8 : 1);
+        ways[way_of(o.d)]++;
+        if (way_of(o.d) == IN_PANELS) {
+            padded += fxrt_cuda_panel_row(&d) > fxrt_cuda_panel_terms(&d);
+            wide += eights;
+            several += d.n * d.oh * d.ow > fxrt_cuda_panel_pixels(&d);
+        }
+        CHECK(run_half(with, o, eights ? 0 : static_cast<size_t>(random_int(0, 1))));
+    }
+    panel_bytes = 16 << 20;
+    launch_bytes = 4 << 20;
+}
+
+/* Which way, and the workspace: of layers that networks have. */
+static void test_half_choice() {
+    fxrt_conv2d_desc d = square(1, 56, 64, 64, 3, 1, 1);
+    const auto dense = [&d] {
+        d.xs_w = d.ic * d.groups;
+        d.xs_h = d.xs_w * d.iw;
+        d.xs_n = d.xs_h * d.ih;
+        d.ys_w = d.oc * d.groups;
+        d.ys_h = d.ys_w * d.ow;
+        d.ys_n = d.ys_h * d.oh;
+    };
+    dense();
+    CHECK(way_of(d) == IN_PANELS && fxrt_cuda_conv2d_half_workspace(&d) == 2u * 576 * 3136);
+    d.n = 32; /* 100,352 pixels, of which 14,563 would fit: seven shares */
+    dense();
+    CHECK(fxrt_cuda_panel_pixels(&d) == 14336 && fxrt_cuda_conv2d_half_workspace(&d) == 2u * 576 * 14336);
+    d.ys_h += 8; /* results with a gap after each row */
+    CHECK(way_of(d) == IN_FLOATS);
+    d = square(2, 224, 3, 64, 7, 3, 1); /* a stem: rows of 147 become 152, weights too */
+    d.sh = d.sw = 2;
+    d.oh = d.ow = 112;
+    dense();
+    CHECK(way_of(d) == IN_PANELS && fxrt_cuda_conv2d_half_workspace(&d) == 2u * 152 * (2 * 12544 + 64));
+    d = square(1, 14, 256, 256, 1, 0, 1);
+    dense();
+    CHECK(way_of(d) == AS_GEMM && fxrt_cuda_conv2d_half_workspace(&d) == 0);
+    d = square(1, 14, 4, 4, 3, 1, 32);
+    dense();
+    CHECK(way_of(d) == IN_FLOATS && fxrt_cuda_conv2d_half_workspace(&d) == fxrt_cuda_conv2d_workspace(&d));
+}
+
 int main() {
     each_schedule("Winograd", test_wino);
     each_schedule("Winograd in chunks", test_chunks);
     each_schedule("Winograd, activations", test_activations);
     each_schedule("1 x 1 as it lies", test_as_gemm);
+    each_schedule("16 bits, half", test_half<__half>);
+    each_schedule("16 bits, bfloat16", test_half<__nv_bfloat16>);
+    printf("16 bits: %d as they lie, %d in panels (%d padded, %d aligned, %d several), %d in floats\n", ways[AS_GEMM], ways[IN_PANELS], padded, wide, several,
+           ways[IN_FLOATS]);
+    CHECK(ways[AS_GEMM] > 0 && ways[IN_PANELS] > 0 && ways[IN_FLOATS] > 0 && padded > 0 && wide > 0 && several > 0);
     test_error();
     test_choice();
+    test_half_choice();
     return 0;
 }
