@@ -128,6 +128,7 @@ typedef struct way_options {
     int level;                /* of LLVM's optimisation; 0: the default */
     bool no_cache;
     const char *debug;           /* as in fx_jit_options */
+    const char *device;          /* the same: where what is compiled in memory runs */
 } way_options;
 fx_jit_options jit_options(const fx_compile_options *options, int level, bool no_cache);
 

@@ -9,14 +9,14 @@
 
 typedef struct arguments {
     fx_compile_options options;
-    const char *model, *against;
+    const char *model, *against, *device; /* device: NULL: this machine's processor */
     double rtol, atol;
     bool layers, named;       /* named: ways were */
     unsigned ways;            /* 1 << way */
     way judged;               /* for --layers */
 } arguments;
 
-enum { KEY_AGAINST = 0x100, KEY_RTOL, KEY_ATOL, KEY_LAYERS, KEY_ONLY };
+enum { KEY_AGAINST = 0x100, KEY_RTOL, KEY_ATOL, KEY_LAYERS, KEY_ONLY, KEY_DEVICE };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -27,6 +27,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_INIT: state->child_inputs[0] = &a->options; return 0;
     case KEY_AGAINST: a->against = arg; return 0;
     case KEY_LAYERS: a->layers = true; return 0;
+    case KEY_DEVICE: a->device = arg; return 0;
     case KEY_ONLY:
         a->named = true;
         if (!parse_ways(arg, &a->ways))
@@ -56,6 +57,7 @@ static const struct argp_option options[] = {
     {"layers", KEY_LAYERS, NULL, 0, "also name the first node at which compiled code and reference interpreter part", 0},
     {"only", KEY_ONLY, "WAYS", 0, "what to compare with the reference: interpreter, c (emitted and built), jit (compiled in memory), with commas between; "
      "default all three", 0},
+    {"device", KEY_DEVICE, "DEVICE", 0, "what is compiled in memory runs on a GPU, cuda or cuda:N", 0},
     {0}};
 
 static const struct argp_child children[] = {{&lowering_argp, 0, NULL, 0}, {0}};
@@ -131,7 +133,7 @@ static int compare_nodes(const char *command, fx_context *ctx, fx_graph *graph, 
     fx_tensor *got = NULL, *ref;
     size_t n_got, n_ref;
 
-    const way_options o = {.lowering = &a->options};
+    const way_options o = {.lowering = &a->options, .device = a->device};
 
     if (fx_graph_with_outputs(graph, count, nodes, &probe) != FX_OK ||
         fx_graph_calls(probe, 1, fx_graph_input_count(probe), in, &n_ref, &ref) != FX_OK ||
@@ -244,7 +246,7 @@ done:
 /* Runs the ways that are asked for. What was not asked for by name may be left out where it cannot be: LLVM. */
 static int run_ways(const char *command, fx_context *ctx, fx_graph *graph, const arguments *a, const reference *r, const fx_tensor *in, fx_tensor **got)
 {
-    const way_options o = {.lowering = &a->options};
+    const way_options o = {.lowering = &a->options, .device = a->device};
     size_t n;
 
     for (int k = 0; k < N_WAYS; k++) {

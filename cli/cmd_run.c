@@ -13,13 +13,14 @@ typedef struct arguments {
     fx_compile_options options;  /* of lowering */
     int level;
     bool interpret, emit_c, no_cache, verbose;
+    const char *device;          /* NULL: this machine's processor */
     const char *debug;           /* folder for what debuggers show as source; NULL: nothing for debuggers */
     char **files; /* points into argv */
     int n_files;
     long calls;   /* 0: not asked for */
 } arguments;
 
-enum { KEY_CALLS = 0x100, KEY_INTERPRET, KEY_EMIT_C, KEY_NO_CACHE, KEY_DEBUG, MAX_CALLS = 10000 };
+enum { KEY_CALLS = 0x100, KEY_INTERPRET, KEY_EMIT_C, KEY_NO_CACHE, KEY_DEBUG, KEY_DEVICE, MAX_CALLS = 10000 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -45,6 +46,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_DEBUG:
         a->debug = arg;
         return 0;
+    case KEY_DEVICE:
+        a->device = arg;
+        return 0;
     case 'v':
         a->verbose = true;
         return 0;
@@ -68,6 +72,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "expected --interpret or --emit-c, got both");
         if ((a->level || a->debug) && a->way != WAY_JIT)
             argp_error(state, "expected %s without %s, since it is of LLVM", a->level ? "-O" : "--debug", a->interpret ? "--interpret" : "--emit-c");
+        if (a->device && (a->way != WAY_JIT || a->level || a->debug))
+            argp_error(state, "expected --device without %s: it is of code compiled in memory, by NVRTC",
+                       a->interpret ? "--interpret" : a->emit_c ? "--emit-c" : a->level ? "-O" : "--debug");
         if (!a->output)
             argp_error(state, "expected -o FILE, the .npy or .npz to write");
         if (!has_suffix(a->output, ".npy") && !has_suffix(a->output, ".npz"))
@@ -84,6 +91,7 @@ static const struct argp_option options[] = {
      "that the model changes, as they are after it", 0},
     {"interpret", KEY_INTERPRET, NULL, 0, "by the reference interpreter: slow and simple, the judge of the other two", 0},
     {"emit-c", KEY_EMIT_C, NULL, 0, "as the C that 'fxcc compile' emits, built with $CC (default cc) and $CFLAGS (default -O2)", 0},
+    {"device", KEY_DEVICE, "DEVICE", 0, "run it on a GPU, cuda or cuda:N, compiled in memory by NVRTC; needs libnvrtc and a CUDA driver", 0},
     {NULL, 'O', "LEVEL", 0, "how much LLVM optimises: 1 (default) to 3", 0},
     {"no-cache", KEY_NO_CACHE, NULL, 0, "neither take compiled code of an earlier run nor keep it; see 'fxcc cache'", 0},
     {"debug", KEY_DEBUG, "DIR", 0, "let gdb show layers by name, and the loop program, written to DIR/NAME.prog, as their source", 0},
@@ -118,7 +126,7 @@ static int run(const char *command, fx_context *ctx, const arguments *a)
     else if (a->calls && !has_suffix(a->output, ".npz"))
         complain(command, "expected -o FILE.npz with --calls, got '%s'", a->output);
     else if (fx_graph_shapes_for(graph, n_inputs, inputs, NULL) == FX_OK) {
-        const way_options o = {.lowering = &a->options, .level = a->level, .no_cache = a->no_cache, .debug = a->debug};
+        const way_options o = {.lowering = &a->options, .level = a->level, .no_cache = a->no_cache, .debug = a->debug, .device = a->device};
         if (a->way == WAY_INTERPRETER && !a->calls) { /* also what no compile would take */
             fx_tensor *made = NULL;
             rc = fx_graph_interpret(graph, n_inputs, inputs, &n_outputs, &made) != FX_OK || !(outputs = malloc((n_outputs + 1) * sizeof *outputs));

@@ -80,6 +80,7 @@ int run_way(const char *command, fx_context *ctx, fx_graph *graph, way w, const 
     if (w == WAY_JIT) {
         fx_jit_options jit = jit_options(o->lowering, o->level, o->no_cache);
         jit.debug = o->debug;
+        jit.device = o->device;
         return run_jitted(command, ctx, graph, &jit, inputs, calls, n_results, results);
     }
     char *dir = temp_folder(command);

@@ -48,4 +48,34 @@ fx_status fx_emit_c(fx_program *p, const fx_emit_options *opt, size_t *n_files, 
 /* The same for a program whose target is a GPU, as CUDA. */
 fx_status fx_emit_cuda(fx_program *p, const fx_emit_options *opt, size_t *n_files, fx_file **files);
 
+/* ---- cuda_device.c: the same for a process that has the text compiled by NVRTC, and launches by itself ------------------------------- */
+
+/* A launch, in order. Its arguments: the symbols that it names (ptrdiff_t), the weights, buffers, and where a failed CHECK is noted (int *). */
+typedef struct fx_device_launch {
+    const fx_step *step;
+    const char *kernel;          /* its name in the text */
+    fx_dim blocks[3];            /* none where one of them is 0 or less */
+    int64_t threads[3];
+    const bool *symbols;         /* by symbol */
+    bool weights, checks;
+    size_t n_bufs;
+    const int *bufs;
+} fx_device_launch;
+
+typedef struct fx_device_code {
+    const char *text;            /* of all kernels; stands alone */
+    size_t size;
+    fx_device_launch *launches; size_t n_launches, cap_launches;
+    uint64_t weights_size;       /* of the block that launches take as weights */
+    const uint64_t *weights_at;  /* by buffer: where it lies there; 0: it is not used */
+    const bool *by_sixteen;      /* by buffer: inputs and outputs that must lie at multiples of 16 bytes; NULL: none */
+    const bool *copied;          /* by output: it is an input, a weight or another output, returned as it is: copied behind the last launch */
+    size_t n_reasons;
+    const char *const *reasons;  /* a check that fails with FX_FIRST_REASON + i */
+} fx_device_code;
+
+enum { FX_FIRST_REASON = 16 };
+
+fx_status fx_emit_device(fx_program *p, fx_device_code *out);
+
 #endif

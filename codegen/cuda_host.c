@@ -116,6 +116,18 @@ static void put_silence(fx_emit *e, fx_text *t)
         fx_puts(t, "#if defined(__CUDACC__)\n#pragma nv_diag_suppress 186, 514 /* pointless comparisons */\n#endif\n");
 }
 
+fx_status fx_cuda_kernels(fx_emit *e, fx_text *t)
+{
+    put_cuda_texts(e, t);
+    if (fx_cuda_has_checks(e))
+        fx_printf(t, "\n/* Notes why the run fails; of several reasons one is told. */\n#define %s_FAIL(reason) atomicMax(status, (int)(reason))\n", e->PREFIX);
+    put_texts(e, t);
+    put_conversions(e, t);
+    put_silence(e, t);
+    fx_puts(t, "\n/* ---- the model's layers, in order: a kernel each ---- */\n");
+    return fx_cuda_steps(e, t);
+}
+
 /* ---- NAME.cu: for the host --------------------------------------------------------------------------------------- */
 
 /* A text in which the model's prefixes stand for @ (but not in make's $@), net_ and NET_. */
@@ -306,14 +318,7 @@ fx_status fx_cuda_source(fx_emit *e)
     fx_printf(t, ". Made by fxcc; see %s.h.\n * Contains functions of fxcc's runtime, under the Apache License v2.0 with LLVM Exceptions: no notice is due in a product. */\n"
                  "#include \"%s.h\"\n\n%s#include <errno.h>\n#include <math.h>\n#include <stdarg.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n", n, n,
               fx_cuda_has_products(e) ? "#include <cublasLt.h>\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n" : "");
-    put_cuda_texts(e, t);
-    if (fx_cuda_has_checks(e))
-        fx_printf(t, "\n/* Notes why the run fails; of several reasons one is told. */\n#define %s_FAIL(reason) atomicMax(status, (int)(reason))\n", e->PREFIX);
-    put_texts(e, t);
-    put_conversions(e, t);
-    put_silence(e, t);
-    fx_puts(t, "\n/* ---- the model's layers, in order: a kernel each ---- */\n");
-    FX_TRY(fx_cuda_steps(e, t));
+    FX_TRY(fx_cuda_kernels(e, t));
     put_context(e, t);
     fx_text text_behind, *behind = &text_behind; /* the weights' head, which is of all the text */
     fx_text_init(behind, e->arena);

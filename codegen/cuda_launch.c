@@ -4,52 +4,42 @@
 
 #include "codegen/emit.h"
 
-typedef struct grid {
-    const fx_stmt *nest;
-    int64_t threads[3];           /* of a block */
-} grid;
-
 static bool is_axis(const fx_stmt *s)
 {
     return s && s->kind == FX_ST_LOOP && (s->loop == FX_LOOP_GRID || s->loop == FX_LOOP_BLOCK);
 }
 
-static grid grid_of(const fx_step *step)
+fx_grid fx_cuda_grid(fx_emit *e, const fx_step *step)
 {
-    grid g = {.threads = {1, 1, 1}};
-    const fx_stmt *s = fx_cuda_nest(step);
-    fx_cuda_threads(s, g.threads);
-    g.nest = s;
-    for (; is_axis(s); s = s->body)
+    fx_grid g = {.nest = fx_cuda_nest(step), .threads = {1, 1, 1}, .each = {1, 1, 1}, .all = {fx_dim_of(1), fx_dim_of(1), fx_dim_of(1)}};
+    fx_cuda_threads(g.nest, g.threads);
+    for (const fx_stmt *s = g.nest; is_axis(s); s = s->body) {
+        g.all[s->axis] = fx_dim_mul(e->ctx, g.all[s->axis], s->extent);
         if (s->loop == FX_LOOP_GRID)
-            g.threads[s->axis] = s->threads;
+            g.threads[s->axis] = g.each[s->axis] = s->threads;
+    }
     return g;
 }
 
-/* A loop over a grid needs so many blocks that all its iterations have a thread; loops of one axis, one for each of the others'. */
-static const char *blocks(fx_emit *e, const grid *g, int axis)
+/* So many that all iterations have a thread. */
+static const char *blocks(fx_emit *e, const fx_grid *g, int axis)
 {
-    fx_dim all = fx_dim_of(1);
-    int threads = 1;
-    for (const fx_stmt *s = g->nest; is_axis(s); s = s->body)
-        if (s->axis == axis) {
-            all = fx_dim_mul(e->ctx, all, s->extent);
-            threads = s->loop == FX_LOOP_GRID ? s->threads : 1;
-        }
+    const fx_dim all = g->all[axis];
+    const int each = g->each[axis];
     if (fx_dim_known(all))
-        return fx_arena_printf(e->local, "%lld", (long long)((all.value + threads - 1) / threads));
-    if (threads == 1)
+        return fx_arena_printf(e->local, "%lld", (long long)((all.value + each - 1) / each));
+    if (each == 1)
         return fx_arena_printf(e->local, "(unsigned)%s", fx_c_factor(e, all));
-    return fx_arena_printf(e->local, "(unsigned)((%s + %d) / %d)", fx_c_dim(e, all), threads - 1, threads);
+    return fx_arena_printf(e->local, "(unsigned)((%s + %d) / %d)", fx_c_dim(e, all), each - 1, each);
 }
 
-static const char *threads(fx_emit *e, const grid *g, int axis)
+static const char *threads(fx_emit *e, const fx_grid *g, int axis)
 {
     return fx_arena_printf(e->local, "%lld", (long long)g->threads[axis]);
 }
 
 /* "dim3(4, 56)": axes at the end that are flat are left out. */
-static const char *dim3(fx_emit *e, const grid *g, const char *along(fx_emit *e, const grid *g, int axis))
+static const char *dim3(fx_emit *e, const fx_grid *g, const char *along(fx_emit *e, const fx_grid *g, int axis))
 {
     fx_text t;
     fx_text_init(&t, e->local);
@@ -63,7 +53,7 @@ static const char *dim3(fx_emit *e, const grid *g, const char *along(fx_emit *e,
 }
 
 /* A grid may have no blocks at some sizes, and CUDA refuses to launch it. */
-static const char *condition(fx_emit *e, const grid *g)
+static const char *condition(fx_emit *e, const fx_grid *g)
 {
     fx_text t;
     fx_text_init(&t, e->local);
@@ -100,7 +90,7 @@ static void put_arguments(fx_emit *e, fx_text *line, size_t step)
 
 static void put_launch(fx_emit *e, fx_text *t, size_t step)
 {
-    grid g = grid_of(&e->p->steps[step]);
+    fx_grid g = fx_cuda_grid(e, &e->p->steps[step]);
     const char *only = condition(e, &g);
     if (only)
         fx_printf(t, "    if (%s)\n    ", only);

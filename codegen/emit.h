@@ -66,7 +66,6 @@ typedef struct fx_reason {
     const char *name;            /* of its status: "NET_ERR_BATCH" */
     const char *text;
 } fx_reason;
-enum { FX_FIRST_REASON = 16 };
 
 /* What C and CUDA spell differently. */
 typedef struct fx_spelling {
@@ -270,6 +269,13 @@ fx_status fx_cuda_call(void *user, const fx_stmt *s);
 void fx_cuda_plan(fx_emit *e, fx_text *t);       /* NAME_plan, which create calls; nothing without products */
 
 /* cuda_launch.c: in NAME_run, a launch for each kernel */
+typedef struct fx_grid {
+    const fx_stmt *nest;
+    fx_dim all[3];               /* iterations along each axis: loops of one axis, one for each of the others' */
+    int each[3];                 /* of them a block does so many */
+    int64_t threads[3];          /* of a block */
+} fx_grid;
+fx_grid fx_cuda_grid(fx_emit *e, const fx_step *launch);
 void fx_cuda_launch_all(fx_emit *e, fx_text *t);
 
 /* cuda_header.c: NAME.h, texts of statuses */
@@ -279,6 +285,7 @@ void fx_cuda_strings(fx_emit *e, fx_text *t);
 /* cuda_host.c: NAME.cu */
 fx_status fx_cuda_source(fx_emit *e);
 void fx_cuda_put(fx_emit *e, fx_text *t, const char *s); /* a text in which @, net_ and NET_ stand for the prefixes */
+fx_status fx_cuda_kernels(fx_emit *e, fx_text *t); /* its part for the device: functions and kernels */
 bool fx_cuda_has_checks(const fx_emit *e);       /* some kernel may report a failure */
 
 /* cuda_load.c, cuda_run.c: parts of it: weights; run, capture, wait */

@@ -55,7 +55,7 @@ static fx_status lower(compile_job *job, fx_code_options *code)
         return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "level: expected 0 to 3, got %d", o->level);
     if (o->threads < 0)
         return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "threads: expected at least 0, got %d", o->threads);
-    fx_compile_options c = {.threads = o->threads, .dims = o->dims, .n_dims = o->n_dims, .disable = o->disable};
+    fx_compile_options c = {.threads = o->threads, .dims = o->dims, .n_dims = o->n_dims, .disable = o->disable, .target = o->device ? "cuda" : NULL};
     FX_TRY(fx_lower_quietly(job->graph, &c, &job->program));
     if (job->program->n_symbols > FX_FUNCTION_SYMBOLS)
         return fx_fail(ctx, FX_ERR_UNSUPPORTED, NULL, "%zu open sizes: at most %d are supported", job->program->n_symbols, FX_FUNCTION_SYMBOLS);
@@ -65,10 +65,28 @@ static fx_status lower(compile_job *job, fx_code_options *code)
         code->cache = fx_intern(ctx, o->cache ? o->cache : folder);
     const char *debug = o->debug ? o->debug : getenv("FXCC_JIT_DEBUG"), *perf = getenv("FXCC_PERF");
     code->perf = o->perf || (perf && strcmp(perf, "1") == 0);
-    if (!debug || !*debug)
+    if (!debug || !*debug || o->device)
         return FX_OK;
     code->cache = NULL; /* where the text lies is in the object */
     return write_listing(job, debug, code);
+}
+
+/* The number in "cuda" (0) and "cuda:N". */
+static fx_status parse_device(fx_context *ctx, const char *device, int *number)
+{
+    char *end = NULL;
+    long n = strncmp(device, "cuda:", 5) == 0 && device[5] >= '0' && device[5] <= '9' ? strtol(device + 5, &end, 10) : 0;
+    if (end ? *end != 0 || n > INT_MAX : strcmp(device, "cuda") != 0)
+        return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "device: expected 'cuda' or 'cuda:N', got '%s'", device);
+    *number = (int)n;
+    return FX_OK;
+}
+
+static fx_status compile_for_device(compile_job *job, const fx_code_options *code)
+{
+    fx_gpu_options gpu = {.cache = code->cache, .cache_most = code->cache_most};
+    FX_TRY(parse_device(job->graph->ctx, job->options->device, &gpu.device));
+    return fx_gpu_compile(job->program, &gpu, &job->f->gpu);
 }
 
 static fx_status compile(void *user)
@@ -78,7 +96,7 @@ static fx_status compile(void *user)
     FX_TRY(lower(job, &code));
     fx_program *p = job->program;
     fx_function *f = job->f;
-    FX_TRY(fx_code_compile(p, &code, &f->code));
+    FX_TRY(job->options->device ? compile_for_device(job, &code) : fx_code_compile(p, &code, &f->code));
     f->lease = fx_context_lease(p->ctx);
     f->program = p;
     fx_program_open_sizes(p, p->arena, &f->open);
@@ -171,7 +189,7 @@ fx_status fx_jit_compile(fx_graph *graph, const fx_jit_options *options, fx_func
     pthread_mutex_init(&job.f->turn, NULL);
     job.f->magic = FX_FUNCTION_LIVE;
     compile_start start = {.job = &job};
-    fx_in_parallel(job.options->threads != 1 && !fx_code_is_prepared() && fx_processors() > 1 ? 2 : 1, compile_in_threads, &start);
+    fx_in_parallel(!job.options->device && job.options->threads != 1 && !fx_code_is_prepared() && fx_processors() > 1 ? 2 : 1, compile_in_threads, &start);
     if (start.status != FX_OK) {
         fx_function_free(job.f);
         return start.status;
@@ -186,6 +204,8 @@ static fx_status emit(void *user)
     compile_job *job = user;
     static const fx_code_form forms[] = {FX_CODE_LLVM, FX_CODE_ASM, FX_CODE_OBJECT}; /* by fx_jit_form */
     fx_code_options code;
+    if (job->options->device)
+        return fx_fail(job->graph->ctx, FX_ERR_ARGUMENT, NULL, "device: expected none, got '%s': LLVM's forms are of code for this machine's processor", job->options->device);
     if ((size_t)job->form >= sizeof forms / sizeof forms[0])
         return fx_fail(job->graph->ctx, FX_ERR_ARGUMENT, NULL, "form: expected a value of fx_jit_form, got %d", (int)job->form);
     const char *name = job->options->name;
@@ -222,6 +242,7 @@ void fx_function_free(fx_function *f)
         fx_scratch_free(s);
     }
     fx_code_free(f->code);
+    fx_gpu_free(f->gpu);
     fx_context_free(f->own);
     fx_lease_end(f->lease);
     free(f->state);
@@ -293,14 +314,19 @@ void fx_function_memory(const fx_function *function, uint64_t *arena, uint64_t *
     if (fx_function_fault(f))
         return;
     pthread_mutex_lock(&f->lock);
-    *arena = f->program->n_symbols ? f->last_arena : f->program->arena_size;
+    *arena = !f->program->n_symbols ? f->program->arena_size : f->gpu ? fx_gpu_arena_size(f->gpu) : f->last_arena;
     pthread_mutex_unlock(&f->lock);
     *weights = f->program->weights_size;
 }
 
 bool fx_function_cached(const fx_function *f)
 {
-    return !fx_function_fault(f) && fx_code_took(f->code).cached;
+    return !fx_function_fault(f) && (f->gpu ? fx_gpu_cached(f->gpu) : fx_code_took(f->code).cached);
+}
+
+int fx_function_device(const fx_function *f)
+{
+    return fx_function_fault(f) || !f->gpu ? -1 : fx_gpu_device(f->gpu);
 }
 
 fx_status fx_jit_cache(fx_context *ctx, const char *folder, bool clear, fx_jit_cache_info *info, char *path, size_t path_size)

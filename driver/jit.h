@@ -7,6 +7,7 @@
 #include "driver/driver.h"
 #include "fxcc/jit.h"
 #include "jit/code.h"
+#include "jit/cuda.h"
 
 enum { FX_FUNCTION_SYMBOLS = 64 }; /* most open sizes: calls keep their values on the stack */
 
@@ -18,6 +19,7 @@ typedef struct fx_scratch {
     int64_t *values;             /* the symbols' of the call before */
     bool sized;                  /* need and values are told */
     void **io;
+    uint64_t *bytes;             /* of each */
     struct fx_span *spans;
 } fx_scratch;
 
@@ -27,7 +29,8 @@ struct fx_function {
     fx_lease *lease;             /* of the graph's context */
     fx_program *program;
     fx_open_sizes open;          /* of its inputs */
-    fx_code *code;
+    fx_code *code;               /* NULL: it is for a device */
+    fx_gpu_code *gpu;            /* NULL: it is for this machine's processor */
     const void **weights;
     fx_value_info *inputs, *outputs, *states;
     const char **expected;       /* "float32[n in 1..64, 3]" by input, for messages */

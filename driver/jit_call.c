@@ -13,6 +13,13 @@ typedef struct words {
     size_t size;
 } words;
 
+/* How a call was made. */
+typedef struct called {
+    words w;
+    void *stream;                /* CUstream */
+    bool on_stream;              /* the caller's: the call need not wait */
+} called;
+
 __attribute__((format(printf, 3, 4))) static fx_status fail(fx_status status, words w, const char *fmt, ...)
 {
     va_list ap;
@@ -262,6 +269,7 @@ void fx_scratch_free(fx_scratch *s)
     free(s->arena);
     free(s->io);
     free(s->values);
+    free(s->bytes);
     free(s->spans);
     free(s);
 }
@@ -273,9 +281,10 @@ static fx_scratch *new_scratch(const fx_function *f)
     if (!s)
         return NULL;
     s->io = calloc(p->n_inputs + p->n_outputs + 1, sizeof *s->io);
+    s->bytes = f->gpu ? calloc(p->n_inputs + p->n_outputs + 1, sizeof *s->bytes) : NULL;
     s->values = calloc(p->n_symbols + 1, sizeof *s->values);
     s->spans = calloc(p->n_inputs + p->n_outputs + 1, sizeof *s->spans);
-    if (s->io && s->values && s->spans)
+    if (s->io && s->values && s->spans && (s->bytes || !f->gpu))
         return s;
     fx_scratch_free(s);
     return NULL;
@@ -305,6 +314,8 @@ static fx_scratch *take_scratch(fx_function *f)
 /* An arena for these sizes. */
 static fx_status make_room(const fx_function *f, fx_scratch *s, const int64_t *values, words w)
 {
+    if (f->gpu)
+        return FX_OK; /* it lies on the device */
     size_t bytes = f->program->n_symbols * sizeof *values;
     if (!s->sized || memcmp(s->values, values, bytes) != 0) {
         s->sized = false;
@@ -362,12 +373,14 @@ static void gather(const fx_tensor *t, int dim, char *strided, char **dense, boo
 }
 
 /* Where the code reads input i: where it lies, or in a dense copy. */
-static fx_status place_input(const fx_tensor *t, void **at, words w)
+static fx_status place_input(const fx_function *f, size_t i, const fx_tensor *t, void **at, words w)
 {
     int64_t numel = fx_tensor_numel(t);
     *at = t->data;
     if (!numel || !copied(t))
         return FX_OK;
+    if (f->gpu && fx_gpu_on_device(f->gpu, t->data))
+        return fail(FX_ERR_ARGUMENT, w, "input %zu '%s': expected dense strides and whole elements of a tensor on the device", i, f->inputs[i].name);
     size_t bytes = (size_t)numel * fx_dtype_size(t->dtype);
     char *dense = malloc(bytes), *end = dense;
     if (!dense)
@@ -401,23 +414,39 @@ static fx_status check_failed(const fx_function *f, int32_t number, words w)
     return fail(FX_INTERNAL, w, "a check failed that the program does not have");
 }
 
-static fx_status run(fx_function *f, fx_scratch *s, const int64_t *values, size_t n_in, const fx_tensor *in, words w)
+/* On a device: memory of the host goes there and back, memory of the device stays where it is. */
+static fx_status run_on_device(fx_function *f, fx_scratch *s, const int64_t *values, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out,
+                               const called *how)
+{
+    for (size_t i = 0; i < n_in; i++)
+        s->bytes[i] = (uint64_t)fx_tensor_numel(&in[i]) * fx_dtype_size(in[i].dtype);
+    for (size_t i = 0; i < n_out; i++)
+        s->bytes[n_in + i] = (uint64_t)fx_tensor_numel(&out[i]) * fx_dtype_size(out[i].dtype);
+    const fx_gpu_call call = {.io = s->io, .bytes = s->bytes, .symbols = values, .state = f->state, .stream = how->stream, .wait = !how->on_stream};
+    return fx_gpu_run(f->gpu, &call, how->w.text, how->w.size);
+}
+
+static fx_status run_here(fx_function *f, fx_scratch *s, const int64_t *values, words w)
+{
+    if (f->state)
+        pthread_mutex_lock(&f->turn);
+    int32_t failed = fx_code_run(f->code, s->io, f->weights, s->arena, f->state, values);
+    if (f->state)
+        pthread_mutex_unlock(&f->turn);
+    return failed ? check_failed(f, failed, w) : FX_OK;
+}
+
+static fx_status run(fx_function *f, fx_scratch *s, const int64_t *values, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out,
+                     const called *how)
 {
     fx_status status = FX_OK;
     size_t placed = 0;
     while (placed < n_in && status == FX_OK) {
-        status = place_input(&in[placed], &s->io[placed], w);
+        status = place_input(f, placed, &in[placed], &s->io[placed], how->w);
         placed += status == FX_OK;
     }
-    if (status == FX_OK) {
-        if (f->state)
-            pthread_mutex_lock(&f->turn);
-        int32_t failed = fx_code_run(f->code, s->io, f->weights, s->arena, f->state, values);
-        if (f->state)
-            pthread_mutex_unlock(&f->turn);
-        if (failed)
-            status = check_failed(f, failed, w);
-    }
+    if (status == FX_OK)
+        status = f->gpu ? run_on_device(f, s, values, n_in, in, n_out, out, how) : run_here(f, s, values, how->w);
     for (size_t i = 0; i < placed; i++) {
         char *dense = s->io[i];
         if (dense == in[i].data)
@@ -429,9 +458,9 @@ static fx_status run(fx_function *f, fx_scratch *s, const int64_t *values, size_
     return status;
 }
 
-fx_status fx_function_call(fx_function *f, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, char *error, size_t error_size)
+static fx_status call(fx_function *f, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, const called *how)
 {
-    const words w = {error, error_size};
+    const words w = how->w;
     int64_t values[FX_FUNCTION_SYMBOLS];
     const char *fault = fx_function_fault(f);
     if (fault)
@@ -447,8 +476,21 @@ fx_status fx_function_call(fx_function *f, size_t n_in, const fx_tensor *in, siz
     if (status == FX_OK) {
         for (size_t i = 0; i < n_out; i++)
             s->io[n_in + i] = out[i].data;
-        status = run(f, s, values, n_in, in, w);
+        status = run(f, s, values, n_in, in, n_out, out, how);
     }
     give_scratch(f, s);
     return status;
+}
+
+fx_status fx_function_call(fx_function *f, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, char *error, size_t error_size)
+{
+    return call(f, n_in, in, n_out, out, &(called){.w = {error, error_size}});
+}
+
+fx_status fx_function_call_on(fx_function *f, void *stream, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, char *error,
+                              size_t error_size)
+{
+    if (!fx_function_fault(f) && !f->gpu)
+        return fail(FX_ERR_ARGUMENT, (words){error, error_size}, "expected a function for a GPU: one for this machine's processor has no streams");
+    return call(f, n_in, in, n_out, out, &(called){.w = {error, error_size}, .stream = stream, .on_stream = true});
 }

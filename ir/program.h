@@ -225,6 +225,8 @@ fx_symbols fx_program_symbols(const fx_program *p);
 int fx_program_symbol_place(const fx_program *p, size_t symbol, int *dim);
 /* Bytes of the arena for values of the symbols (by position; NULL without symbols), and where each buffer lies (offsets[id], may be NULL). */
 bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size, uint64_t *offsets);
+/* The same without allocating: room for 2 * n_slots numbers is given. */
+bool fx_program_places(const fx_program *p, const int64_t *values, uint64_t *room, uint64_t *size, uint64_t *offsets);
 /* Whether the sizes that memory is made of are numbers and fit it, for values of the symbols: false for what overflows. Allocates nothing. */
 bool fx_program_arena_fits(const fx_program *p, const int64_t *values);
 /* Gives a block of state_size bytes, aligned to 64, the values that state begins with. */

@@ -45,21 +45,14 @@ void fx_program_init_state(const fx_program *p, unsigned char *state)
     }
 }
 
-bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size, uint64_t *offsets)
+/* Where slots start and end. */
+static bool place_slots(const fx_program *p, const int64_t *values, uint64_t *at, uint64_t *end, uint64_t *size)
 {
-    if (p->n_symbols == 0) {
-        *size = p->arena_size;
-        for (size_t i = 0; offsets && i < p->n_bufs; i++)
-            offsets[i] = p->bufs[i].kind == FX_BUF_ARENA ? p->bufs[i].offset : 0;
-        return true;
-    }
-    for (size_t i = 0; offsets && i < p->n_bufs; i++)
-        offsets[i] = 0;
     *size = 0;
-    uint64_t *at = FX_NEW_ARRAY(p->arena, uint64_t, p->n_slots + 1), *end = FX_NEW_ARRAY(p->arena, uint64_t, p->n_slots + 1);
     for (size_t i = 0; i < p->n_slots; i++) {
         const fx_slot *s = &p->slots[i];
         uint64_t largest = 0;
+        at[i] = 0;
         for (int k = 0; k < s->n_above; k++) {
             int below = s->above[k];
             if (below < 0 || (size_t)below >= i)
@@ -77,12 +70,25 @@ bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size
             return false;
         *size = end[i] > *size ? end[i] : *size;
     }
+    return true;
+}
+
+bool fx_program_places(const fx_program *p, const int64_t *values, uint64_t *room, uint64_t *size, uint64_t *offsets)
+{
+    *size = p->arena_size;
+    if (p->n_symbols && !place_slots(p, values, room, room + p->n_slots, size))
+        return false;
     for (size_t i = 0; offsets && i < p->n_bufs; i++) {
-        int slot = p->bufs[i].slot;
-        if (slot >= 0 && (size_t)slot < p->n_slots)
-            offsets[i] = at[slot];
+        const fx_buf *b = &p->bufs[i];
+        const bool slotted = p->n_symbols && b->slot >= 0 && (size_t)b->slot < p->n_slots;
+        offsets[i] = slotted ? room[b->slot] : !p->n_symbols && b->kind == FX_BUF_ARENA ? b->offset : 0;
     }
     return true;
+}
+
+bool fx_program_arena(const fx_program *p, const int64_t *values, uint64_t *size, uint64_t *offsets)
+{
+    return fx_program_places(p, values, FX_NEW_ARRAY(p->arena, uint64_t, 2 * p->n_slots + 1), size, offsets);
 }
 
 bool fx_program_arena_fits(const fx_program *p, const int64_t *values)

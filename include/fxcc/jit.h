@@ -23,6 +23,8 @@ typedef struct fx_jit_options {
                                  is written to MODEL.prog in this folder. NULL: $FXCC_JIT_DEBUG; "": do not. Such code is not kept in the cache */
     bool perf;                /* tell perf: functions are added to /tmp/perf-PID.map, as MODEL.STEP. Also when $FXCC_PERF is 1 */
     const char *name;         /* of the function that fx_jit_emit's code exports, a C identifier; NULL: "fxjit_run" */
+    const char *device;       /* "cuda" or "cuda:1": a GPU of this machine, by NVRTC and the CUDA driver, which are loaded then (docs/jit.md); level, threads, debug
+                                 and perf do nothing there. NULL: this machine's processor */
 } fx_jit_options;
 
 /* Machine code of a model, for this machine. Its weights are where the graph's context has them: the context must outlive it; a call after
@@ -75,6 +77,16 @@ fx_status fx_function_outputs(fx_function *function, size_t n_in, const fx_tenso
  * (libgomp's threads do not survive). Fork while no other thread is in a call or a compile. */
 fx_status fx_function_call(fx_function *function, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, char *error,
                            size_t error_size);
+
+/* Of a function for a GPU. Inputs and outputs may lie on the device, dense, or in the host's memory, from and to which they are copied. fx_function_call
+ * uses the default stream and returns when all is done. This one uses the caller's (a CUstream or cudaStream_t) and returns when all is on its way, but waits where
+ * an input or output is the host's, an index may be out of range, or the model keeps something from call to call; for what is freed or written next, the caller's
+ * stream is in order. Calls come one after another, on the device too. */
+fx_status fx_function_call_on(fx_function *function, void *stream, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, char *error,
+                              size_t error_size);
+
+/* The device's number, or -1: the function is for this machine's processor. */
+int fx_function_device(const fx_function *function);
 
 /* Bytes of the arena that calls with the sizes of the last call needed (or will, of a model without open sizes), and of weights. */
 void fx_function_memory(const fx_function *function, uint64_t *arena, uint64_t *weights);

@@ -1,0 +1,154 @@
+"""Models compiled in memory for a GPU (fxcc run --device=cuda, docs/jit.md), without one: CUDA's driver, NVRTC and cuBLASLt are stood for by libraries over the
+host's CUDA (tests/cuda_host/driver), and values compared with the reference interpreter's; texts are also compiled by the real NVRTC. Python's own library only.
+
+Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
+
+    FXCC=build/release/bin/fxcc python3 tests/cuda_emit/test_nvrtc.py [Values|Messages|Real]
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+import zipfile
+
+from graphs import CASES
+from test_emit import FXCC, HOST, WORK, Case, compare, parse_npy, run
+
+DRIVER = WORK / "driver"
+# One of the real library's is enough; what it cannot find it says.
+TOOLKIT = next((p for p in ("/usr/local/cuda",) if list(pathlib.Path(p).glob("lib64/libnvrtc.so.*"))), None)
+
+
+def make_driver():
+    if not (DRIVER / "libcublasLt.so.13").exists():
+        run("make", "-s", "-C", HOST, f"CXX={os.environ.get('FXCC_CXX_LAUNCHER', '')} g++".strip(), "CPPFLAGS=-fPIC", f"OUT={DRIVER}", "driver")
+
+
+def folder_with(name, *libraries):
+    folder = WORK / name
+    folder.mkdir(exist_ok=True)
+    for library in libraries:
+        target = folder / library
+        if not target.exists():
+            target.symlink_to(DRIVER / library)
+    return folder
+
+
+def on_device(case, *options, libraries=DRIVER, **settings):
+    """fxcc run --device: its result, and what stayed alive on the device when the process ended."""
+    alive = WORK / "alive"
+    alive.unlink(missing_ok=True)
+    env = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "FXCU_INCLUDE": str(HOST / "include"), "FXCU_ALIVE": str(alive), "FXCC_CACHE": str(WORK / "cache"),
+           "CUDA_HOME": "/nowhere", **settings}
+    done = subprocess.run([FXCC, "run", case.folder / "model.fx", *case.files, "-o", case.folder / "got.npz", *(options or ["--device=cuda"])], env=env,
+                          capture_output=True, text=True, timeout=300)
+    return done, alive.read_text().strip() if alive.exists() else None
+
+
+def outputs(case):
+    with zipfile.ZipFile(case.folder / "got.npz") as z:
+        return [parse_npy(z.read(name)) for name in z.namelist()]
+
+
+class Nvrtc(unittest.TestCase):
+    cases = []
+
+    @classmethod
+    def setUpClass(cls):
+        if not shutil.which("g++") or not shutil.which("make"):
+            raise unittest.SkipTest("no g++ or no make")
+        make_driver()
+        if not Nvrtc.cases:
+            Nvrtc.cases = [Case(**c) for c in CASES]
+            for c in Nvrtc.cases:
+                c.emit()
+                c.files = [c.folder / f"in{i}.npy" for i in range(len(c.inputs))]
+
+    def named(self, name):
+        return next(c for c in self.cases if c.name == name)
+
+
+class Values(Nvrtc):
+    def test_all(self):
+        for number, c in enumerate(self.cases):
+            with self.subTest(case=c.name):
+                done, alive = on_device(c, FXCU_SCHEDULE=str(number % 7))
+                self.assertEqual(alive, "0", "something of the device's was not freed")
+                if c.fails:
+                    self.assertEqual(done.returncode, 1)
+                    self.assertRegex(done.stderr, r"step '\w+': .*: out of range")
+                    continue
+                self.assertEqual(done.returncode, 0, done.stderr)
+                got = outputs(c)
+                self.assertEqual(len(got), len(c.expected))
+                for i, ((dtype, shape, data), (_, want_shape, want)) in enumerate(zip(got, c.expected)):
+                    self.assertEqual(tuple(shape), tuple(want_shape))
+                    compare(f"{c.name}, output {i} {dtype}{list(shape)}", dtype, data, want, c.exact)
+
+    def test_cache(self):
+        """The second time nothing is compiled: there is no compiler."""
+        c = self.named("flat")
+        self.assertEqual(on_device(c)[0].returncode, 0)
+        self.assertEqual(on_device(c, CXX="/nowhere/g++")[0].returncode, 0)
+        done, _ = on_device(c, "--device=cuda", "--no-cache", CXX="/nowhere/g++")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("NVRTC 13.0: the model's kernels do not compile", done.stderr)
+        self.assertEqual(on_device(c, FXCU_CAPABILITY="7.5", CXX="/nowhere/g++")[0].returncode, 1)  # another architecture
+
+
+class Messages(Nvrtc):
+    def expect(self, message, *options, **settings):
+        done, alive = on_device(self.named("flat"), *options, **settings)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(message, done.stderr)
+        self.assertIn(alive, (None, "0"))
+
+    def test_libraries(self):
+        self.expect("device cuda: there is no CUDA driver: libcuda.so.1: ", libraries=folder_with("none"))
+        folder = folder_with("driver_only", "libcuda.so.1")
+        (folder / "libnvrtc.so.13").write_text("")  # ends the search: the system may know a real one
+        (folder / "libnvrtc.so.12").write_text("")
+        self.expect("device cuda: libnvrtc.so.13 (or .12) was not found, nor in /nowhere/lib64: ", "--device=cuda", "--no-cache", libraries=folder)
+
+    def test_devices(self):
+        self.expect("device cuda: there is a CUDA driver, but no device", FXCU_DEVICES="0")
+        self.expect("device cuda: expected a number from 0 to 0, got 3", "--device=cuda:3")
+        self.expect("the device has compute capability 7.0, and", FXCU_CAPABILITY="7.0")
+        for device in ("gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:99999999999"):
+            self.expect(f"device: expected 'cuda' or 'cuda:N', got '{device}'", f"--device={device}")
+
+    def test_options(self):
+        self.expect("expected --device without --interpret", "--device=cuda", "--interpret")
+        self.expect("expected --device without -O", "--device=cuda", "-O2")
+
+    def test_memory(self):
+        """Each allocation fails in turn; then none."""
+        c, failed = self.named("embedding"), 0
+        for n in range(1, 30):
+            done, alive = on_device(c, FXCU_FAIL_ALLOCATION=str(n))
+            self.assertEqual(alive, "0")
+            if done.returncode == 0:
+                break
+            self.assertIn("cudaErrorMemoryAllocation", done.stderr)
+            failed += 1
+        self.assertGreater(failed, 3)
+        self.assertLess(failed, 29)
+
+
+@unittest.skipUnless(TOOLKIT, "no libnvrtc in /usr/local/cuda/lib64")
+class Real(Nvrtc):
+    """The real NVRTC takes the texts, and the kernels are in what it makes. Launches do nothing: there is no GPU."""
+
+    def test_texts(self):
+        libraries = folder_with("real", "libcuda.so.1")
+        for number, c in enumerate(self.cases):
+            with self.subTest(case=c.name):
+                done, alive = on_device(c, "--device=cuda", "--no-cache", libraries=libraries, CUDA_HOME=TOOLKIT, FXCU_CAPABILITY=("7.5", "9.0", "12.0")[number % 3])
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(alive, "0")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]])
