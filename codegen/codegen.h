@@ -53,6 +53,7 @@ fx_status fx_emit_cuda(fx_program *p, const fx_emit_options *opt, size_t *n_file
 /* A launch, in order. Its arguments: the symbols that it names (ptrdiff_t), the weights, buffers, and where a failed CHECK is noted (int *). */
 typedef struct fx_device_launch {
     const fx_step *step;
+    const fx_call_stmt *call;    /* a kernel of runtime/cuda/, which its function there launches, or asks cuBLASLt to; NULL: one of the text */
     const char *kernel;          /* its name in the text */
     fx_dim blocks[3];            /* none where one of them is 0 or less */
     int64_t threads[3];

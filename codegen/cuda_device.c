@@ -15,6 +15,9 @@ static const char prelude[] =
 static fx_device_launch launch_of(fx_emit *e, size_t number)
 {
     const fx_step_facts *f = &e->facts[number];
+    const fx_stmt *nest = fx_cuda_nest(&e->p->steps[number]);
+    if (nest->kind == FX_ST_CALL)
+        return (fx_device_launch){.step = &e->p->steps[number], .call = nest->call, .kernel = e->steps[number]};
     const fx_grid g = fx_cuda_grid(e, &e->p->steps[number]);
     fx_device_launch l = {.step = &e->p->steps[number], .kernel = e->steps[number], .symbols = f->symbols, .weights = f->weights, .checks = f->checks > 0,
                           .n_bufs = f->n_params};

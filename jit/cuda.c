@@ -188,6 +188,9 @@ static fx_status compile(void *user)
     const fx_device_code *d = &g->device_code;
     const char **kernels = FX_NEW_ARRAY(p->arena, const char *, d->n_launches + 1);
     for (size_t i = 0; i < d->n_launches; i++) {
+        if (d->launches[i].call)
+            return fx_fail(p->ctx, FX_ERR_UNSUPPORTED, &d->launches[i].step->loc, "layer '%s' needs the kernel %s, which device cuda does not have in memory yet",
+                           d->launches[i].step->name, fx_kernel_get(d->launches[i].call->kernel)->name);
         kernels[i] = d->launches[i].kernel;
         most = d->launches[i].n_bufs > most ? d->launches[i].n_bufs : most;
     }

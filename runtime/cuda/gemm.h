@@ -82,6 +82,8 @@ static __global__ void __launch_bounds__(FXRT_CUDA_TAIL_ROWS *FXRT_CUDA_TAIL_COL
     }
 }
 
+#ifndef __CUDACC_RTC__ /* the rest is the host's */
+
 /* ---- plans -------------------------------------------------------------------------------------------------------- */
 
 #ifndef FXRT_CUDA_GEMM_PLANS
@@ -371,3 +373,4 @@ FXRT_HOST cudaError_t fxrt_cuda_gemm(fxrt_cuda_products *p, const fxrt_gemm_desc
     return FXCC_LAUNCH(fxrt_cuda_gemm_tail<T>, grid, dim3(FXRT_CUDA_TAIL_COLS, FXRT_CUDA_TAIL_ROWS), 0, stream, *d,
                        plan->tail_bias ? b : nullptr, plan->tail_residual ? r : nullptr, y);
 }
+#endif
