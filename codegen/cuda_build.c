@@ -13,7 +13,7 @@ static void put_makefile(fx_emit *e)
     fx_puts(t, "\nNVCC ?= nvcc\nNVCCFLAGS ?= -O3\nARCH ?= ");
     fx_put_comment(t, e->p->target.cflags, 1000);
     fx_puts(t, "\n# Every operation rounds on its own, as in PyTorch; what fuses multiply and add says so.\nCOMPILE = $(NVCC) -std=c++17 -fmad=false $(ARCH) $(NVCCFLAGS)\n");
-    fx_puts(t, e->blas ? "LIBS = -lcublasLt\n\n" : "LIBS =\n\n");
+    fx_puts(t, fx_cuda_has_products(e) ? "LIBS = -lcublasLt\n\n" : "LIBS =\n\n");
     fx_cuda_put(e, t, "lib@.a: @.o\n\t$(NVCC) -lib $^ -o $@\n\n"
                       "@.o: @.cu @.h\n\t$(COMPILE) -c @.cu -o $@\n\n");
     if (check)
@@ -43,7 +43,7 @@ static void put_cmake(fx_emit *e)
                       "if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR)\n"
                       "  set(CMAKE_BUILD_TYPE Release)\nendif()\n\n"
                       "add_library(@ STATIC @.cu)\ntarget_include_directories(@ PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})\n");
-    fx_cuda_put(e, t, e->blas ? "target_link_libraries(@ PUBLIC CUDA::cudart_static CUDA::cublasLt)\n" : "target_link_libraries(@ PUBLIC CUDA::cudart_static)\n");
+    fx_cuda_put(e, t, fx_cuda_has_products(e) ? "target_link_libraries(@ PUBLIC CUDA::cudart_static CUDA::cublasLt)\n" : "target_link_libraries(@ PUBLIC CUDA::cudart_static)\n");
     fx_cuda_put(e, t, "set_target_properties(@ PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF)\n"
                       "# Every operation rounds on its own, as in PyTorch; what fuses multiply and add says so.\ntarget_compile_options(@ PRIVATE -fmad=false)\n");
     if (e->opt->golden)

@@ -134,7 +134,6 @@ typedef struct fx_emit {
     fx_reason *reasons; size_t n_reasons, cap_reasons; /* symbols' ranges, limits, checks, in this order */
     fx_map checks;               /* from a CHECK statement to the name of its status */
     bool kernels[FX_K_COUNT];    /* called somewhere */
-    bool blas;                   /* CUDA: some layer is cuBLASLt's */
     bool *at_once;               /* CUDA, by buffer: some access is of 16 bytes, or may be; NULL: none is */
     unsigned acts;               /* mask of activations in descriptors */
     fx_file *files; size_t n_files, cap_files;
