@@ -107,6 +107,12 @@ static fx_status scan_barrier(void *user, const fx_stmt *s)
     return e->say->gpu ? FX_OK : fx_c_refuse(user, "a barrier");
 }
 
+static fx_status scan_reduce(void *user, const fx_stmt *s)
+{
+    (void)s;
+    return fx_c_refuse(user, "a reduction over threads");
+}
+
 /* A parallel loop that is the innermost one too: compilers are told that its iterations make vectors. */
 static bool is_both(const fx_stmt *loop)
 {
@@ -194,7 +200,7 @@ static fx_status scan_call(void *user, const fx_stmt *s)
 
 const fx_hooks fx_c_scan_hooks = {.step_begin = scan_step, .step_end = scan_step_end, .loop_begin = fx_c_scan_loop, .if_begin = scan_if,
                                    .store = scan_value, .local = scan_value, .set = scan_value, .call = scan_call, .array = scan_array,
-                                   .check_begin = scan_check, .barrier = scan_barrier};
+                                   .check_begin = scan_check, .barrier = scan_barrier, .reduce = scan_reduce};
 
 fx_status fx_c_scan(fx_emit *e)
 {
@@ -646,7 +652,7 @@ static fx_status check_end(void *user, const fx_stmt *s)
 static void find_assigned(bool *assigned, const fx_stmt *s)
 {
     for (; s; s = s->next) {
-        if (s->kind == FX_ST_SET)
+        if (s->kind == FX_ST_SET || s->kind == FX_ST_REDUCE)
             assigned[s->local] = true;
         find_assigned(assigned, s->body);
     }

@@ -12,7 +12,7 @@ bool fx_cuda_has_products(const fx_emit *e)
 
 bool fx_cuda_needs_text(const fx_emit *e, const char *name)
 {
-    if (strcmp(name, "launch") == 0 || (e->at_once && strcmp(name, "vec") == 0))
+    if (strcmp(name, "launch") == 0 || (e->at_once && strcmp(name, "vec") == 0) || (e->reduces && strcmp(name, "reduce") == 0))
         return true;
     for (int k = 0; k < FX_K_COUNT; k++)
         if (e->kernels[k] && fx_c_names_text(fx_kernel_get((fx_kernel_id)k)->cuda, name))

@@ -119,8 +119,6 @@ static void put_call(fx_emit *e, fx_text *t, size_t step)
 
 void fx_cuda_launch_all(fx_emit *e, fx_text *t)
 {
-    e->deriving = true;
     for (size_t s = 0; s < e->p->n_steps; s++)
         (e->facts[s].calls ? put_call : put_launch)(e, t, s);
-    e->deriving = false;
 }

@@ -209,10 +209,19 @@ static fx_status scan_loop(void *user, const fx_stmt *loop)
     return fx_c_scan_loop(user, loop);
 }
 
+static fx_status scan_reduce(void *user, const fx_stmt *s)
+{
+    (void)s;
+    fx_emit *e = user;
+    e->reduces = true;
+    return FX_OK;
+}
+
 fx_status fx_cuda_scan(fx_emit *e)
 {
     fx_hooks scan = fx_c_scan_hooks;
     scan.loop_begin = scan_loop;
+    scan.reduce = scan_reduce;
     e->facts = FX_NEW_ARRAY(e->arena, fx_step_facts, e->p->n_steps + 1);
     return fx_walk(e->p, &scan, e);
 }
@@ -428,6 +437,13 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
         return aligned_begin(e, loop);
     if (loop->loop == FX_LOOP_THREAD)
         return threads_begin(e, loop);
+    if (loop->loop == FX_LOOP_UNROLLED) {
+        fx_stmt plain = fx_stmt_alone(loop);
+        plain.loop = FX_LOOP_SERIAL;
+        if (!fx_dim_is(loop->extent, 1))
+            fx_emit_line(e, "FXRT_UNROLL");
+        return fx_c_step_hooks.loop_begin(user, &plain);
+    }
     if (loop->loop != FX_LOOP_GRID && loop->loop != FX_LOOP_BLOCK)
         return fx_c_step_hooks.loop_begin(user, loop);
     FX_TRY(grid_begin(e, loop));
@@ -449,6 +465,19 @@ static fx_status loop_end(void *user, const fx_stmt *loop)
     return loop->aligned ? aligned_end(user, loop) : fx_c_step_hooks.loop_end(user, loop);
 }
 
+/* The threads that reduce are those of the innermost loop over the grid. */
+static fx_status reduce(void *user, const fx_stmt *s)
+{
+    enum { WARP = 32 };
+    fx_emit *e = user;
+    const fx_stmt *lanes = fx_cuda_nest(e->step);
+    while (is_loop(lanes->body, FX_LOOP_GRID))
+        lanes = lanes->body;
+    const char *name = e->locals[s->local].name;
+    fx_emit_line(e, "%s = fxrt_cuda_%s(fxrt_cuda_%s(), %s);", name, lanes->threads == WARP ? "warp" : "block", fx_sop_name(s->op), name);
+    return FX_OK;
+}
+
 fx_status fx_cuda_steps(fx_emit *e, fx_text *t)
 {
     fx_hooks hooks = fx_c_step_hooks;
@@ -457,5 +486,6 @@ fx_status fx_cuda_steps(fx_emit *e, fx_text *t)
     hooks.loop_end = loop_end;
     hooks.barrier = barrier;
     hooks.call = fx_cuda_call;
+    hooks.reduce = reduce;
     return fx_c_steps(e, t, &hooks);
 }

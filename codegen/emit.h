@@ -152,6 +152,7 @@ typedef struct fx_emit {
     fx_block *block;             /* CUDA: of the kernel at hand; NULL: its threads are each alone */
     int in_threads;              /* CUDA: loops over threads around */
     bool narrow;                 /* CUDA: not all threads of the block run them */
+    bool reduces;                /* CUDA: some kernel reduces over threads */
 } fx_emit;
 
 void fx_emit_line(fx_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* indented, with a newline */

@@ -116,7 +116,7 @@ void fx_ll_debug_here(fx_ll *e, LLVMBuilderRef b, const void *at)
 
 /* ---- statements: each sets its line before it is printed ------------------------------------------------------------------- */
 
-#define HOOKS(X) X(loop_begin) X(loop_end) X(if_begin) X(if_end) X(store) X(local) X(set) X(call) X(array) X(check_begin) X(check_end) X(barrier)
+#define HOOKS(X) X(loop_begin) X(loop_end) X(if_begin) X(if_end) X(store) X(local) X(set) X(call) X(array) X(check_begin) X(check_end) X(barrier) X(reduce)
 #define HOOK(name)                                            \
     static fx_status name(void *user, const fx_stmt *s)       \
     {                                                         \

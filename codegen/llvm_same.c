@@ -123,6 +123,7 @@ static void put_list(words *w, const fx_stmt *s)
             break;
         case FX_ST_CHECK: /* it knows its own number */
         case FX_ST_BARRIER:
+        case FX_ST_REDUCE:
             w->alone = true;
             break;
         case FX_ST_COMMENT:

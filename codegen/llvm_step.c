@@ -529,11 +529,18 @@ static fx_status barrier(void *user, const fx_stmt *s)
     return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, &e->step->loc, "step '%s': a barrier, which is for GPUs", e->step->name);
 }
 
+static fx_status reduce(void *user, const fx_stmt *s)
+{
+    (void)s;
+    fx_ll *e = user;
+    return fx_fail(e->ctx, FX_ERR_UNSUPPORTED, &e->step->loc, "step '%s': a reduction over threads, which is for GPUs", e->step->name);
+}
+
 fx_status fx_ll_step(fx_ll *e, const fx_step *step, LLVMValueRef *fn)
 {
     static const fx_hooks hooks = {.loop_begin = loop_begin, .loop_end = loop_end, .if_begin = if_begin, .if_end = guard_end, .store = store,
                                    .local = local, .set = set, .call = call, .array = array, .check_begin = check_begin,
-                                   .check_end = guard_end, .barrier = barrier};
+                                   .check_end = guard_end, .barrier = barrier, .reduce = reduce};
     e->step = step;
     for (size_t i = 0; i < e->n_bufs; i++)
         e->seen[e->bufs[i]] = e->written[e->bufs[i]] = false;

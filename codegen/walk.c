@@ -37,6 +37,7 @@ static fx_status walk_body(const fx_stmt *s, const fx_hooks *hooks, void *user)
             HOOK(check_end, s);
             break;
         case FX_ST_BARRIER: HOOK(barrier, s); break;
+        case FX_ST_REDUCE: HOOK(reduce, s); break;
         }
     }
     return FX_OK;

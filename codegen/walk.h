@@ -25,6 +25,7 @@ typedef struct fx_hooks {
     fx_status (*check_begin)(void *user, const fx_stmt *check);
     fx_status (*check_end)(void *user, const fx_stmt *check);
     fx_status (*barrier)(void *user, const fx_stmt *barrier);
+    fx_status (*reduce)(void *user, const fx_stmt *reduce);
 } fx_hooks;
 
 fx_status fx_walk_step(const fx_step *step, const fx_hooks *hooks, void *user);

@@ -74,9 +74,9 @@ typedef struct fx_sexpr {
     fx_affine index;           /* LOAD, INDEX; other operations end before it: copy expressions by fx_s_copy */
 } fx_sexpr;
 
-/* ARRAY declares buf (FX_BUF_LOCAL) for the rest of its list. CHECK: see below. BARRIER: of the threads of a block. */
+/* ARRAY declares buf (FX_BUF_LOCAL) for the rest of its list. CHECK, REDUCE: see below. BARRIER: of the threads of a block. */
 typedef enum fx_stmt_kind {
-    FX_ST_LOOP, FX_ST_STORE, FX_ST_LOCAL, FX_ST_SET, FX_ST_IF, FX_ST_CALL, FX_ST_COMMENT, FX_ST_ARRAY, FX_ST_CHECK, FX_ST_BARRIER
+    FX_ST_LOOP, FX_ST_STORE, FX_ST_LOCAL, FX_ST_SET, FX_ST_IF, FX_ST_CALL, FX_ST_COMMENT, FX_ST_ARRAY, FX_ST_CHECK, FX_ST_BARRIER, FX_ST_REDUCE
 } fx_stmt_kind;
 /* GRID: iterations are threads of a GPU's grid, each alone; the blocks have so many of them along the axis. Such a loop is outermost or all that another
  * one has in its body: together they are one launch. BLOCK, THREAD: iterations are blocks of a grid and threads of a block (CUDA); axis says which. Several
@@ -151,16 +151,21 @@ typedef struct fx_stmt {
                                   inside, and nothing that it stores to is read */
     const char *hint;          /* name of the axis: "n", "h", "c" */
     struct fx_stmt *body;      /* LOOP, IF, CHECK */
-    /* STORE buf[index] = value; LOCAL dtype local = value; SET local = value */
+    /* STORE buf[index] = value; LOCAL dtype local = value; SET local = value; REDUCE local = op over all threads' local, see below */
     int buf;                   /* STORE, ARRAY */
     const fx_sexpr *value;
     int local;                 /* unique in the step */
+    fx_sop op;                 /* REDUCE: add, mul, max, min, and, or */
     /* IF all cond[i] >= 0 */
     int n_cond;
     fx_affine *cond;           /* room for 2 * FX_MAX_RANK in an IF, else NULL */
     fx_call_stmt *call;        /* CALL */
     /* CHECK: if 0 <= local < extent, body; else the run fails (NAME_run returns an error that names the step) and body is skipped.
      * local is an integer LOCAL that is not SET again. The rest of the run still happens, so iterations stay independent. */
+    /* REDUCE: in a GRID whose innermost loop is along x and one block's threads: 32 (a warp), or a larger power of two in a block that has no threads
+     * along other axes. Every iteration of that loop comes to it equally often: no guard, no check is between. Each gets the value of op over all
+     * of them, combined along a fixed tree: element by element the halves of a warp, then their halves, to one value; the warps' values likewise. It
+     * orders no accesses to memory. float16 and bfloat16 have max and min alone. */
     const char *text;          /* COMMENT: one line; CHECK: what the index is: "index into the 30522 rows of embeddings.word.weight" */
     fx_affine index;           /* STORE; other statements end before it: copy them by fx_stmt_copy or fx_stmt_alone */
 } fx_stmt;

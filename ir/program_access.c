@@ -297,6 +297,7 @@ static void walk_stmts(walk *w, const fx_stmt *s)
         case FX_ST_COMMENT:
         case FX_ST_ARRAY:
         case FX_ST_BARRIER:
+        case FX_ST_REDUCE:
             break;
         }
     }

@@ -61,6 +61,10 @@ bool fx_check_sees_array(const fx_check *c, int buf);
 /* program_aligned.c: what program.h says of aligned loops */
 void fx_check_aligned(fx_check *c, const fx_stmt *loop, bool grid);
 
+/* program_reduce.c: what program.h says of reductions over threads */
+void fx_check_reduce(fx_check *c, const fx_stmt *s);
+bool fx_check_op_takes(fx_sop op, fx_dtype d);                     /* program_verify.c: the operation exists for the type */
+
 /* program_kernel_check.c */
 void fx_check_call(fx_check *c, const fx_call_stmt *call);
 /* program_races.c: the loop just entered, the last of c->vars, around s->body, whose indices are sound. */

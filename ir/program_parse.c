@@ -199,20 +199,26 @@ static fx_status parse_const(parser *p, fx_sexpr *e)
     return FX_OK;
 }
 
-static fx_status parse_op(parser *p, fx_sexpr *e)
+static fx_status parse_sop(fx_lexer *lx, fx_sop *out)
 {
-    fx_lexer *lx = &p->lx;
     int op = FX_S_INDEX;
     while (op < FX_S_COUNT && !fx_lex_is(lx, fx_sop_name((fx_sop)op)))
         op++;
     if (op == FX_S_COUNT)
         return fx_lex_fail(lx, "an operation of scalars");
-    e->op = (fx_sop)op;
+    *out = (fx_sop)op;
     fx_lex_next(lx);
+    return lx->status;
+}
+
+static fx_status parse_op(parser *p, fx_sexpr *e)
+{
+    fx_lexer *lx = &p->lx;
+    FX_TRY(parse_sop(lx, &e->op));
     FX_TRY(fx_lex_expect(lx, "."));
     FX_TRY(fx_lex_dtype(lx, &e->dtype));
     FX_TRY(fx_lex_expect(lx, "("));
-    if (op == FX_S_INDEX)
+    if (e->op == FX_S_INDEX)
         FX_TRY(parse_affine(p, &e->index));
     for (int i = 0; i < fx_sop_arity(e->op); i++) {
         if (i > 0)
@@ -420,6 +426,11 @@ static fx_status parse_stmt(parser *p, fx_stmt **out)
         *out = fx_stmt_new(p->p, FX_ST_BARRIER);
         return lx->status;
     }
+    if (fx_lex_accept(lx, "reduce")) {
+        *out = fx_stmt_new(p->p, FX_ST_REDUCE);
+        FX_TRY(parse_numbered(p, 't', &(*out)->local));
+        return parse_sop(lx, &(*out)->op);
+    }
     if (fx_lex_accept(lx, "comment")) {
         *out = fx_stmt_new(p->p, FX_ST_COMMENT);
         return fx_lex_string(lx, "its text", &(*out)->text);
@@ -429,7 +440,7 @@ static fx_status parse_stmt(parser *p, fx_stmt **out)
     else if (numbered(lx, 't', &number))
         *out = fx_stmt_new(p->p, FX_ST_SET);
     else
-        return fx_lex_fail(lx, "for, if, check, call, comment, array, barrier, local, t<number> or a buffer");
+        return fx_lex_fail(lx, "for, if, check, call, comment, array, barrier, reduce, local, t<number> or a buffer");
     FX_TRY(parse_numbered(p, 't', &(*out)->local));
     FX_TRY(fx_lex_expect(lx, "="));
     return parse_expr(p, &(*out)->value);

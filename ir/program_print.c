@@ -247,6 +247,9 @@ void fx_stmt_print(fx_text *t, const fx_program *p, const fx_stmt *s, int indent
         case FX_ST_BARRIER:
             fx_puts(t, "barrier\n");
             break;
+        case FX_ST_REDUCE:
+            fx_printf(t, "reduce t%d %s\n", s->local, (unsigned)s->op < FX_S_COUNT ? fx_sop_name(s->op) : "?");
+            break;
         case FX_ST_STORE:
             put_name(t, p, s->buf);
             fx_puts(t, "[");

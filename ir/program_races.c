@@ -2,7 +2,8 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * Two accesses race when one of them stores and they can touch one element in different iterations. Of the guards that both are under, those that
- * bound a sum of variables from above count (the last tile of a row: 32 * tile + thread < width); no others do. An array
+ * bound a sum of variables from above count (the last tile of a row: 32 * tile + thread < width), and that which the first iteration alone passes
+ * (-v >= 0); no others do. An array
  * declared inside the loop belongs to one iteration. Threads of a block wait for each other at barriers: what a barrier stands between
  * does not race. */
 #include <limits.h>
@@ -243,15 +244,41 @@ static bool indices_meet(const question *q, const fx_affine *a, const fx_affine 
 
 /* ---- guards ---------------------------------------------------------------------------------------------------------- */
 
-static bool has_guard(const guard *g, const fx_affine *cond)
+/* Whether the conditions are one but for loops inside the one in question that go round equally often: two passes over a row. */
+static bool alike(const race *r, const fx_affine *a, const fx_affine *b)
+{
+    if (a->n != b->n || !fx_dim_equal(a->base, b->base))
+        return false;
+    for (int i = 0; i < a->n; i++) {
+        if (fx_dim_equal(fx_affine_coef(b, a->var[i]), a->coef[i]))
+            continue;
+        bool found = false;
+        for (size_t k = r->at + 1; k < r->n && !found; k++)
+            found = fx_dim_equal(fx_affine_coef(b, r->vars[k].var), a->coef[i]) && fx_dim_is(fx_affine_coef(a, r->vars[k].var), 0) && a->var[i] != r->loop->var;
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+static const fx_affine *find_guard(const race *r, const guard *g, const fx_affine *cond)
 {
     for (; g; g = g->around)
-        if (fx_affine_equal(g->cond, cond))
+        if (alike(r, cond, g->cond))
+            return g->cond;
+    return NULL;
+}
+
+/* The iteration is the first. */
+static bool only_first(const race *r, const guard *g)
+{
+    for (; g; g = g->around)
+        if (g->cond->n == 1 && g->cond->var[0] == r->loop->var && fx_dim_is(g->cond->coef[0], -1) && fx_dim_is(g->cond->base, 0))
             return true;
     return false;
 }
 
-/* The sum of several variables, each some times, that the guard says is at most its base. */
+/* The sum of variables, each some times, that the guard says is at most its base. */
 static bool bounded_sum(const fx_check *c, const fx_affine *cond, fx_affine *sum)
 {
     *sum = fx_affine_const(0);
@@ -260,7 +287,7 @@ static bool bounded_sum(const fx_check *c, const fx_affine *cond, fx_affine *sum
             return false;
         fx_affine_add(c->ctx, sum, cond->var[i], fx_dim_scale(c->ctx, cond->coef[i], -1));
     }
-    return cond->n > 1;
+    return cond->n > 0;
 }
 
 /* How often the sum is in the index. */
@@ -295,13 +322,14 @@ static bool can_meet(const race *r, const access *a, const access *b)
     if (!indices_meet(&q, a->index, b->index))
         return false;
     fx_check_var *vars = NULL;
-    fx_affine ia = *a->index, ib = *b->index, sum;
+    fx_affine ia = *a->index, ib = *b->index, sum, other;
     fx_dim ta = fx_dim_of(0), tb = ta;
     for (const guard *g = a->guards; g && q.n < r->n + MOST; g = g->around) {
-        if (!has_guard(b->guards, g->cond) || !bounded_sum(c, g->cond, &sum) || !find_sum(c, &ia, &sum, &ta) || !find_sum(c, &ib, &sum, &tb))
+        const fx_affine *cond = find_guard(r, b->guards, g->cond);
+        if (!cond || !bounded_sum(c, g->cond, &sum) || !bounded_sum(c, cond, &other) || !find_sum(c, &ia, &sum, &ta) || !find_sum(c, &ib, &other, &tb))
             continue;
         bool differ = !fx_dim_is(fx_affine_coef(&sum, r->vars[r->at].var), 0);
-        if (differ && (q.apart != r->at || indices_meet(&q, &sum, &sum)))
+        if (differ && (q.apart != r->at || indices_meet(&q, &sum, &other)))
             continue;
         if (!vars) {
             vars = FX_NEW_ARRAY(c->arena, fx_check_var, r->n + MOST);
@@ -313,7 +341,7 @@ static bool can_meet(const race *r, const access *a, const access *b)
         q.apart = differ ? q.n : q.apart;
         q.n++;
         ia = with_sum(c, &ia, &sum, var, ta);
-        ib = with_sum(c, &ib, &sum, var, tb);
+        ib = with_sum(c, &ib, &other, var, tb);
     }
     return !vars || indices_meet(&q, &ia, &ib);
 }
@@ -410,6 +438,7 @@ static void collect(race *r, const fx_stmt *s)
             break;
         case FX_ST_COMMENT:
         case FX_ST_ARRAY:
+        case FX_ST_REDUCE:
             break;
         }
     }
@@ -426,7 +455,7 @@ static int by_buf(const void *x, const void *y)
 /* An access of the pair stores; pairs are looked at once. */
 static bool race_of(const race *r, const access *a, const access *b)
 {
-    if (phase_of(r, a->phase) != phase_of(r, b->phase))
+    if (phase_of(r, a->phase) != phase_of(r, b->phase) || (only_first(r, a->guards) && only_first(r, b->guards)))
         return false;
     /* An index without the loop's variable meets itself at once. */
     return (a == b && fx_dim_is(fx_affine_coef(a->index, r->loop->var), 0)) || can_meet(r, a, b);

@@ -14,7 +14,8 @@ typedef struct local {
 typedef struct run {
     fx_program *p;
     fx_context *ctx;
-    fx_arena *arena;
+    fx_arena *arena;             /* while threads run in step: theirs */
+    fx_arena *kept;              /* lasts as long as the run */
     const fx_step *step;
     unsigned char **mem;         /* of each buffer */
     struct { int var; int64_t at; } loops[FX_MAX_LOOPS];
@@ -133,12 +134,19 @@ static fx_status exec_call(run *r, const fx_call_stmt *c)
 
 static fx_status exec_threads(run *r, const fx_stmt *loop);
 
+/* Whether threads wait for one another in the list. */
 static bool has_barrier(const fx_stmt *s)
 {
     for (; s; s = s->next)
-        if (s->kind == FX_ST_BARRIER || has_barrier(s->body))
+        if (s->kind == FX_ST_BARRIER || s->kind == FX_ST_REDUCE || has_barrier(s->body))
             return true;
     return false;
+}
+
+/* The innermost loop over a grid is all that waits in one. */
+static bool is_threads(const fx_stmt *loop)
+{
+    return loop->loop == FX_LOOP_THREAD || (loop->loop == FX_LOOP_GRID && !(loop->body && loop->body->kind == FX_ST_LOOP && loop->body->loop == FX_LOOP_GRID));
 }
 
 /* The list, or (not `all`) its first statement alone, whose locals then stay. */
@@ -152,7 +160,7 @@ static fx_status exec(run *r, const fx_stmt *s, bool all)
         bool holds = true;
         switch (s->kind) {
         case FX_ST_LOOP:
-            if (s->loop == FX_LOOP_THREAD && has_barrier(s->body)) {
+            if (is_threads(s) && has_barrier(s->body)) {
                 FX_TRY(exec_threads(r, s));
                 break;
             }
@@ -202,10 +210,11 @@ static fx_status exec(run *r, const fx_stmt *s, bool all)
             if (at >= 0 && at < s->extent.value)
                 FX_TRY(exec(r, s->body, true));
             else if (!r->failed)
-                r->failed = fx_arena_printf(r->arena, "step %s: %lld is out of range [0, %lld): %s", r->step->name, (long long)at,
+                r->failed = fx_arena_printf(r->kept, "step %s: %lld is out of range [0, %lld): %s", r->step->name, (long long)at,
                                             (long long)s->extent.value, s->text ? s->text : "an index");
             break;
         case FX_ST_BARRIER:
+        case FX_ST_REDUCE: /* of the threads in step: see below */
         case FX_ST_COMMENT:
             break;
         }
@@ -270,7 +279,7 @@ static fx_status lockstep(run *r, thread *v, size_t n, const fx_stmt *s);
 /* The body of a loop with barriers: by so many times as many threads where it is one over threads, else round by round. */
 static fx_status lockstep_loop(run *r, thread *v, size_t n, const fx_stmt *s)
 {
-    int64_t extent = s->extent.value, copies = s->loop == FX_LOOP_THREAD ? extent : 1, rounds = s->loop == FX_LOOP_THREAD ? 1 : extent;
+    int64_t extent = s->extent.value, copies = is_threads(s) ? extent : 1, rounds = is_threads(s) ? 1 : extent;
     if (extent <= 0)
         return FX_OK;
     thread *all = FX_NEW_ARRAY(r->arena, thread, n * (size_t)copies);
@@ -295,6 +304,35 @@ static fx_status lockstep_loop(run *r, thread *v, size_t n, const fx_stmt *s)
     return FX_OK;
 }
 
+static fx_scalar *local_of(const thread *t, int id)
+{
+    for (size_t i = t->n_locals; i > 0; i--)
+        if (t->locals[i - 1].id == id)
+            return &t->locals[i - 1].v;
+    return NULL;
+}
+
+/* Along the tree of runtime/cuda/reduce.h: within each warp halves with halves, then likewise over the warps' values. */
+static fx_status reduce(run *r, thread *v, size_t n, const fx_stmt *s)
+{
+    enum { WARP = 32 };
+    fx_scalar *x = FX_NEW_ARRAY(r->arena, fx_scalar, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        const fx_scalar *t = local_of(&v[i], s->local);
+        if (!t)
+            return broken(r, "t%d has no value", s->local);
+        x[i] = *t;
+    }
+    for (size_t piece = n < WARP ? n : WARP, step = 1; step < n; step = piece, piece = n)
+        for (size_t half = piece / 2; half >= step; half /= 2)
+            for (size_t i = 0; i < n; i += piece)
+                for (size_t k = 0; k < half; k += step)
+                    x[i + k] = fx_scalar_op(s->op, x[i].dtype, (fx_scalar[3]){x[i + k], x[i + k + half]});
+    for (size_t i = 0; i < n; i++)
+        *local_of(&v[i], s->local) = x[0];
+    return FX_OK;
+}
+
 static fx_status lockstep(run *r, thread *v, size_t n, const fx_stmt *s)
 {
     size_t visible = n ? v[0].n_locals : 0; /* threads define the same ones */
@@ -303,6 +341,10 @@ static fx_status lockstep(run *r, thread *v, size_t n, const fx_stmt *s)
             if (s->kind != FX_ST_LOOP)
                 return broken(r, "a barrier inside a guard");
             FX_TRY(lockstep_loop(r, v, n, s));
+            continue;
+        }
+        if (s->kind == FX_ST_REDUCE) {
+            FX_TRY(reduce(r, v, n, s));
             continue;
         }
         for (size_t i = 0; i < n; i++) {
@@ -321,12 +363,16 @@ static fx_status lockstep(run *r, thread *v, size_t n, const fx_stmt *s)
 static fx_status exec_threads(run *r, const fx_stmt *loop)
 {
     thread around = {0}, one;
+    fx_arena *arena = r->arena;
     leave_thread(r, &around);
+    r->arena = fx_arena_create(r->ctx);
     one = around;
     one.locals = fx_arena_dup(r->arena, around.locals, around.cap_locals * sizeof *around.locals);
-    FX_TRY(lockstep_loop(r, &one, 1, loop));
+    fx_status status = lockstep_loop(r, &one, 1, loop);
+    fx_arena_free(r->arena);
+    r->arena = arena;
     enter_thread(r, &around);
-    return FX_OK;
+    return status;
 }
 
 /* ---- the whole -------------------------------------------------------------------------------------------------------------- */
@@ -420,6 +466,7 @@ static fx_status run_program(void *arg)
     fx_program *p;
     FX_TRY(bind_symbols(a, &p));
     run r = {.p = p, .ctx = p->ctx, .arena = fx_arena_create(p->ctx)};
+    r.kept = r.arena;
     fx_status st = set_up(&r, a->planned, a->n_in, a->in);
     for (size_t i = 0; st == FX_OK && i < p->n_steps; i++) {
         r.step = &p->steps[i];

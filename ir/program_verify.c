@@ -294,7 +294,7 @@ static sop_types types_of(fx_sop op)
     return table[op];
 }
 
-static bool op_takes(fx_sop op, fx_dtype d)
+bool fx_check_op_takes(fx_sop op, fx_dtype d)
 {
     sop_types t = types_of(op);
     switch (d) {
@@ -367,7 +367,7 @@ static void check_expr(fx_check *c, const fx_sexpr *e, int depth)
     fx_dtype result = fx_sop_is_comparison(e->op) ? FX_BOOL : operand;
     if (e->dtype != result)
         fx_check_bad(c, "%s of %s: expected a result of %s, got %s", op, fx_dtype_short(operand), fx_dtype_short(result), dtype);
-    if (!op_takes(e->op, operand))
+    if (!fx_check_op_takes(e->op, operand))
         fx_check_bad(c, "%s does not exist for %s", op, fx_dtype_short(operand));
 }
 
@@ -599,6 +599,9 @@ static void check_stmts(fx_check *c, const fx_stmt *s, int depth)
             break;
         case FX_ST_BARRIER:
             check_barrier(c);
+            break;
+        case FX_ST_REDUCE:
+            fx_check_reduce(c, s);
             break;
         case FX_ST_IF: {
             bool guarded = c->guarded;

@@ -92,6 +92,7 @@ typedef struct fx_row_region {
     fx_nest_access stay_access[FX_ROWS_ACCESSES], row_access[FX_ROWS_ACCESSES];
     fx_nest stay, row;
     fx_affine stay_at[FX_NEST_DIMS], row_at[FX_NEST_DIMS]; /* where the code being made is */
+    bool across;               /* memory runs along a dim that stays */
     bool batched;              /* several rows at a time */
     int lanes;                 /* accumulators (1: a local), or rows at a time */
     fx_dim n_lanes;            /* batched: of the rows being done */

@@ -93,7 +93,7 @@ static void decide_kept(fx_row_region *r)
         if (last < 0 || r->m[out->member].avail >= r->m[r->out[last].member].avail)
             last = o;
     }
-    bool lent = false;
+    bool lent = false, gpu = fx_target_is_gpu(&r->b->p->target);
     int64_t row = 1;
     for (int i = 0; i < r->row.n; i++)
         row = row < 0 || r->row.extent[i].sym || r->row.extent[i].value > KEPT_BYTES ? -1 : row * r->row.extent[i].value;
@@ -117,7 +117,7 @@ static void decide_kept(fx_row_region *r)
         if (last >= 0 && !lent && r->out[last].w.dtype == t && r->m[r->out[last].member].avail > since) {
             m->kept[part].access = r->out[last].access;
             lent = true;
-        } else if (!r->batched && bytes >= 0 && r->kept_bytes + bytes <= KEPT_BYTES) {
+        } else if (!r->batched && !(gpu && r->across) && bytes >= 0 && r->kept_bytes + bytes <= KEPT_BYTES) {
             r->kept_bytes += bytes;
             m->kept[part].buf = -2; /* declared with the row */
         } else {
@@ -387,7 +387,11 @@ static void choose_lanes(fx_row_region *r)
     r->lanes = 1;
     if (main == r->n_leaves || r->row.n == 0)
         return;
+    bool gpu = fx_target_is_gpu(&r->b->p->target); /* its threads are the accumulators: lower/map_rows.c */
     fx_dim along = r->row.extent[r->row.n - 1];
+    r->across = r->stay.n > 0 && fx_dim_is(r->stay_access[main].strides[r->stay.n - 1], 1) && !fx_dim_is(r->row_access[main].strides[r->row.n - 1], 1);
+    if (gpu)
+        return;
     if (fx_dim_is(r->row_access[main].strides[r->row.n - 1], 1)) {
         if (along.sym || along.value >= 8)
             r->lanes = along_most;

@@ -57,11 +57,14 @@ static fx_stmt *cut_plain(fx_stmt **rest)
 /* What becomes one launch: a nest, or a list that declares something around it. */
 static fx_stmt *map_list(fx_gpu_map *m, const fx_stmt *s)
 {
-    fx_map_nest w = {.m = m, .nest = s};
-    fx_map_look(&w);
-    fx_stmt *mapped = fx_map_transpose(&w);
-    if (!mapped)
-        mapped = fx_map_points(&w);
+    fx_stmt *mapped = fx_map_rows(m, s);
+    if (!mapped) {
+        fx_map_nest w = {.m = m, .nest = s};
+        fx_map_look(&w);
+        mapped = fx_map_transpose(&w);
+        if (!mapped)
+            mapped = fx_map_points(&w);
+    }
     make_serial(mapped);
     return mapped;
 }
@@ -70,6 +73,7 @@ static void map_step(fx_gpu_map *m, fx_step *step)
 {
     fx_stmt *rest = step->body, *out = NULL, **tail = &out;
     m->next_var = fx_nest_next_var(step->body);
+    m->next_local = fx_nest_next_local(step->body);
     while (rest) {
         fx_stmt *s = rest;
         if (is_launch(s)) {

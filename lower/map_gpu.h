@@ -10,7 +10,7 @@ typedef struct fx_gpu_map {
     fx_lower *l;
     fx_program *p;
     fx_prover r;                  /* asked which loops may run at once */
-    int next_var;                 /* of the step: free */
+    int next_var, next_local;     /* of the step: free */
 } fx_gpu_map;
 
 /* An outer loop that may run at once, or several that step as one. */
@@ -49,6 +49,7 @@ typedef struct fx_map_nest {
     const fx_stmt *chain[FX_MAX_LOOPS]; int n_chain;          /* the outer loops that may run at once, outermost first */
     fx_map_loop loops[FX_MAX_LOOPS]; int n_loops;             /* the same, merged, innermost first; those of one iteration are gone */
     int n_inside;                 /* loops of all kinds */
+    const fx_stmt *threads;       /* the last of the chain, where it is one over the grid already: the threads of a row; else NULL */
     /* Copies. */
     struct { int var; fx_affine to; } replaced[2 * FX_MAX_LOOPS]; int n_replaced;
     fx_map_tile tiles[FX_MAP_TILES]; int n_tiles;
@@ -76,6 +77,12 @@ fx_stmt *fx_map_one_thread(fx_gpu_map *m, fx_stmt *list);
 /* map_points.c: the nest, a list, as loops over a grid, a thread an iteration of all its outer loops that may run at once. With only such loops
  * around it; never refused. */
 fx_stmt *fx_map_points(fx_map_nest *w);
+
+/* Axis z for all loops without one whose numbers multiply to what it may have. */
+void fx_map_choose_z(fx_map_nest *w);
+
+/* map_rows.c: the list as a launch in which a warp or a block takes a row; NULL: it reduces no rows, or a thread a row is better. */
+fx_stmt *fx_map_rows(fx_gpu_map *m, const fx_stmt *list);
 
 /* map_transpose.c: the nest through tiles of shared memory, where it reads along another loop than it writes along; NULL: it does not, or is too small. */
 fx_stmt *fx_map_transpose(fx_map_nest *w);

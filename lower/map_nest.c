@@ -90,6 +90,10 @@ static void find_chain(fx_map_nest *w, const fx_stmt *s)
             if (!marked && !fx_prove_parallel(&w->m->r, &scope, s, &text))
                 return;
             w->chain[w->n_chain++] = s;
+            if (s->loop == FX_LOOP_GRID) {
+                w->threads = s;
+                return;
+            }
             scope.v[scope.n++] = (fx_prove_var){s->var, s->extent};
         } else if (s->kind == FX_ST_CHECK && scope.n < FX_PROVE_DEPTH) {
             scope.v[scope.n++] = (fx_prove_var){FX_VAR_LOCAL(s->local), s->extent};
@@ -122,7 +126,7 @@ static void merge_chain(fx_map_nest *w)
         fx_map_loop *inner = w->n_loops ? &w->loops[w->n_loops - 1] : NULL;
         if (fx_dim_is(s->extent, 1))
             continue;
-        if (inner && steps_as_one(w, s->var, inner)) {
+        if (inner && inner->loop != w->threads && steps_as_one(w, s->var, inner)) {
             inner->extent = fx_dim_mul(w->m->p->ctx, inner->extent, s->extent);
             inner->merged = true;
         } else {

@@ -74,7 +74,7 @@ static fx_map_loop *choose_y(fx_map_nest *w, const fx_map_loop *x)
 }
 
 /* z takes all others whose numbers multiply to what it may have; one whose size is open only alone. */
-static void choose_z(fx_map_nest *w)
+void fx_map_choose_z(fx_map_nest *w)
 {
     int64_t blocks = 1;
     bool any = false;
@@ -104,7 +104,7 @@ static void choose_axes(fx_map_nest *w)
     x->axis = 0;
     if (y)
         y->axis = 1;
-    choose_z(w);
+    fx_map_choose_z(w);
 }
 
 /* ---- neighbours --------------------------------------------------------------------------------------------------------------- */

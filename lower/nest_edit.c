@@ -38,7 +38,12 @@ const fx_sexpr *fx_nest_expr(const fx_nest_edit *e, const fx_sexpr *x)
         return fx_s_local(e->p, e->load_local, x->dtype);
     if (x->op == FX_S_LOCAL && array_of(e, x->local) >= 0)
         return fx_s_load(e->p, array_of(e, x->local), e->index);
-    fx_sexpr *c = fx_s_copy(e->p, x);
+    fx_sexpr *c = e->copies ? fx_map_get(e->copies, x) : NULL;
+    if (c)
+        return c;
+    c = fx_s_copy(e->p, x);
+    if (e->copies)
+        fx_map_put(e->copies_in, e->copies, x, c);
     if (x->op == FX_S_LOCAL)
         c->local += e->shift_locals;
     if (x->op == FX_S_LOAD || x->op == FX_S_INDEX)
@@ -52,7 +57,7 @@ fx_stmt *fx_nest_copy(const fx_nest_edit *e, const fx_stmt *s)
 {
     fx_stmt *first = NULL, **tail = &first;
     for (; s; s = s->next) {
-        bool names = s->kind == FX_ST_LOCAL || s->kind == FX_ST_SET || s->kind == FX_ST_CHECK; /* a local */
+        bool names = s->kind == FX_ST_LOCAL || s->kind == FX_ST_SET || s->kind == FX_ST_CHECK || s->kind == FX_ST_REDUCE; /* a local */
         int array = names ? array_of(e, s->local) : -1;
         fx_stmt *c = array >= 0 ? fx_stmt_new(e->p, FX_ST_STORE) : fx_stmt_copy(e->p, s);
         c->value = fx_nest_expr(e, s->value);

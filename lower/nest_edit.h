@@ -18,6 +18,8 @@ typedef struct fx_nest_edit {
     int local[16], array[16];
     const fx_affine *index;
     int shift_vars, shift_locals;      /* added to the numbers of the others */
+    fx_map *copies;                    /* from expressions to their copies, so that what several users share still is one; NULL: each has its own */
+    fx_arena *copies_in;               /* of the map */
 } fx_nest_edit;
 
 fx_affine fx_nest_affine(const fx_nest_edit *e, const fx_affine *a);

@@ -172,6 +172,10 @@ static void put_list(fx_nest_keys *k, const fx_stmt *s, bool all)
         case FX_ST_CALL:
             put_call(k, s->call);
             break;
+        case FX_ST_REDUCE:
+            put_var(k, FX_VAR_LOCAL(s->local));
+            put(k, s->op);
+            break;
         case FX_ST_COMMENT: case FX_ST_BARRIER:
             break;
         }

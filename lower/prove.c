@@ -25,6 +25,10 @@ typedef struct nest {
     /* of the block of threads being looked at */
     const fx_stmt *block, *thread[3]; /* its loop (the outermost over blocks); the loops over threads around, by axis */
     int divergent;                /* guards, checks and other loops at once around, within the threads */
+    /* of the grid being looked at */
+    const fx_stmt *grid[FX_MAX_LOOPS]; /* its loops, outermost first */
+    int n_grid;
+    int guards;                   /* guards and checks around, aligned loops within the grid */
 } nest;
 
 static void unproved(nest *n, const char *text)
@@ -104,6 +108,25 @@ static void barrier(nest *n)
         unproved(n, fx_arena_printf(n->r->arena, "a barrier that not all threads of the block reach: loop v%d runs over others", other->var));
 }
 
+/* All threads of the block, or of the warp where warps are rows of the block, come to the reduction equally often, and no others are launched beside
+ * them: what is around the innermost loop over the grid is the same for them all, and nothing inside it is decided by one of them. */
+static void reduction(nest *n, const fx_stmt *s)
+{
+    enum { WARP = 32 };
+    const fx_stmt *lanes = n->n_grid ? n->grid[n->n_grid - 1] : NULL;
+    int64_t others = 1, threads = lanes ? lanes->threads : 0;
+    for (int i = 0; i + 1 < n->n_grid; i++)
+        others *= n->grid[i]->threads;
+    if (!lanes)
+        unproved(n, fx_arena_printf(n->r->arena, "a reduction of t%d outside a grid", s->local));
+    else if (lanes->axis != 0 || !fx_dim_is(lanes->extent, threads) || threads < WARP || (threads & (threads - 1)) != 0 || (threads > WARP && others > 1))
+        unproved(n, fx_arena_printf(n->r->arena, "a reduction of t%d that not only the threads of a warp or of a block reach: loop v%d runs over others", s->local,
+                                    lanes->var));
+    else if (n->guards)
+        unproved(n, fx_arena_printf(n->r->arena, "a reduction of t%d that not all threads need reach: it is inside a guard, a check or another loop that runs at once",
+                                    s->local));
+}
+
 /* ---- loops ------------------------------------------------------------------------------------------------------------------ */
 
 static void loop(nest *n, const fx_stmt *s)
@@ -128,7 +151,13 @@ static void loop(nest *n, const fx_stmt *s)
     else if (s->loop == FX_LOOP_BLOCK && !n->block)
         n->block = s;
     n->divergent += s->loop == FX_LOOP_PARALLEL || s->loop == FX_LOOP_VECTOR || s->loop == FX_LOOP_GRID;
+    bool grid = s->loop == FX_LOOP_GRID && n->n_grid < FX_MAX_LOOPS, at_once = s->loop == FX_LOOP_PARALLEL || s->loop == FX_LOOP_VECTOR;
+    if (grid)
+        n->grid[n->n_grid++] = s;
+    n->guards += at_once;
     ranged(n, s->var, s);
+    n->guards -= at_once;
+    n->n_grid -= grid;
     n->block = block;
     n->divergent = divergent;
     if (thread)
@@ -145,16 +174,20 @@ static void statements(nest *n, const fx_stmt *s, bool list)
             break;
         case FX_ST_CHECK:
             n->divergent++;
+            n->guards++;
             ranged(n, FX_VAR_LOCAL(s->local), s);
+            n->guards--;
             n->divergent--;
             break;
         case FX_ST_IF: {
             int before = n->scope.n_cond;
             n->divergent++;
+            n->guards++;
             for (int k = 0; k < s->n_cond && n->scope.n_cond < FX_PROVE_DEPTH; k++)
                 n->scope.cond[n->scope.n_cond++] = &s->cond[k];
             statements(n, s->body, true);
             n->scope.n_cond = before;
+            n->guards--;
             n->divergent--;
             break;
         }
@@ -171,6 +204,9 @@ static void statements(nest *n, const fx_stmt *s, bool list)
             break;
         case FX_ST_BARRIER:
             barrier(n);
+            break;
+        case FX_ST_REDUCE:
+            reduction(n, s);
             break;
         case FX_ST_ARRAY: case FX_ST_COMMENT:
             break;

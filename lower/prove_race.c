@@ -172,6 +172,10 @@ static void collect(race *c, const fx_stmt *s)
         case FX_ST_CALL:
             fail(c, fx_arena_printf(c->r->arena, "a call of kernel %s inside", fx_kernel_get(s->call->kernel)->name));
             break;
+        case FX_ST_REDUCE: /* orders no accesses */
+            if (!is_own(c, FX_VAR_LOCAL(s->local)))
+                fail(c, fx_arena_printf(c->r->arena, "all iterations reduce t%d, which is defined outside", s->local));
+            break;
         case FX_ST_BARRIER:
             cut(c, true);
             break;
@@ -208,7 +212,7 @@ static bool find_bounded(const fx_prover *r, const fx_prove_form *f, const fx_af
                 found++;
             }
     }
-    return found > 1;
+    return found > 0;
 }
 
 /* The sum as one variable, which the guard bounds. Loops of one iteration are in no form. */
@@ -224,11 +228,53 @@ static void put_bounded(const fx_prover *r, fx_prove_form *f, const fx_affine *c
     f->n = n + 1;
 }
 
-static bool has_cond(const fx_prove_scope *s, const fx_affine *cond)
+/* How often the loop around a statement goes, where it is inside the one in question; false: it is not. */
+static bool inner_extent(const race *c, const fx_prove_scope *s, int var, fx_dim *extent)
 {
-    for (int i = 0; i < s->n_cond; i++)
-        if (fx_affine_equal(s->cond[i], cond))
+    for (int i = c->n_shared; i < s->n; i++)
+        if (s->v[i].var == var) {
+            *extent = s->v[i].extent;
+            return var != c->loop->var;
+        }
+    return false;
+}
+
+/* The condition of the scope that is the other scope's but for inner loops that go round equally often: two passes over a row; NULL: none. */
+static const fx_affine *find_cond(const race *c, const fx_prove_scope *s, const fx_prove_scope *other, const fx_affine *cond)
+{
+    for (int i = 0; i < s->n_cond; i++) {
+        const fx_affine *b = s->cond[i];
+        bool alike = b->n == cond->n && fx_dim_equal(b->base, cond->base);
+        for (int k = 0; k < cond->n && alike; k++) {
+            fx_dim mine, its;
+            bool found = fx_dim_equal(fx_affine_coef(b, cond->var[k]), cond->coef[k]);
+            for (int j = 0; j < b->n && !found; j++)
+                found = fx_dim_equal(b->coef[j], cond->coef[k]) && inner_extent(c, other, cond->var[k], &mine) && inner_extent(c, s, b->var[j], &its) &&
+                        fx_dim_equal(mine, its) && fx_dim_is(fx_affine_coef(cond, b->var[j]), 0);
+            alike = found;
+        }
+        if (alike)
+            return b;
+    }
+    return NULL;
+}
+
+static fx_affine sum_of(const fx_prover *r, const fx_affine *cond)
+{
+    fx_affine sum = fx_affine_const(0);
+    for (int k = 0; k < cond->n; k++)
+        fx_affine_add(r->ctx, &sum, cond->var[k], fx_dim_scale(r->ctx, cond->coef[k], -1));
+    return sum;
+}
+
+/* Whether a guard leaves the loop's first iteration alone. */
+static bool only_first(const race *c, const fx_prove_scope *s)
+{
+    for (int i = 0; i < s->n_cond; i++) {
+        const fx_affine *a = s->cond[i];
+        if (a->n == 1 && a->var[0] == c->loop->var && fx_dim_is(a->coef[0], -1) && fx_dim_is(a->base, 0))
             return true;
+    }
     return false;
 }
 
@@ -239,21 +285,19 @@ static bool distinct_by_guards(race *c, const touch *a, const touch *b, fx_prove
     fx_prover *r = c->r;
     int apart = c->loop->var, var = INT_MAX;
     for (int i = 0; i < a->scope->n_cond; i++) {
-        const fx_affine *cond = a->scope->cond[i];
+        const fx_affine *cond = a->scope->cond[i], *other = find_cond(c, b->scope, a->scope, cond);
         fx_dim ta, tb;
-        if (!has_cond(b->scope, cond) || !find_bounded(r, fa, cond, &ta) || !find_bounded(r, fb, cond, &tb))
+        if (!other || !find_bounded(r, fa, cond, &ta) || !find_bounded(r, fb, other, &tb))
             continue;
         if (!fx_dim_is(fx_affine_coef(cond, c->loop->var), 0)) {
-            fx_affine sum = fx_affine_const(0);
-            for (int k = 0; k < cond->n; k++)
-                fx_affine_add(r->ctx, &sum, cond->var[k], fx_dim_scale(r->ctx, cond->coef[k], -1));
-            fx_prove_form sa = fx_prove_form_of(r, a->scope, &sum), sb = fx_prove_form_of(r, b->scope, &sum);
+            fx_affine sum = sum_of(r, cond), its = sum_of(r, other);
+            fx_prove_form sa = fx_prove_form_of(r, a->scope, &sum), sb = fx_prove_form_of(r, b->scope, &its);
             if (apart != c->loop->var || !fx_prove_distinct(r, &sa, &sb, n_shared, shared, apart))
                 continue;
             apart = var;
         }
         put_bounded(r, fa, cond, var, ta);
-        put_bounded(r, fb, cond, var--, tb);
+        put_bounded(r, fb, other, var--, tb);
     }
     return var < INT_MAX && fx_prove_distinct(r, fa, fb, n_shared, shared, apart);
 }
@@ -263,6 +307,10 @@ static bool apart(race *c, const touch *a, const touch *b)
 {
     fx_prover *r = c->r;
     int shared[FX_PROVE_DEPTH];
+    if (only_first(c, a->scope) && only_first(c, b->scope)) {
+        r->by |= FX_BY_GUARDS;
+        return true;
+    }
     for (int i = 0; i < c->n_shared; i++)
         shared[i] = c->scope.v[i].var;
     fx_prove_form fa = fx_prove_form_of(r, a->scope, a->index), fb = fx_prove_form_of(r, b->scope, b->index);

@@ -2,6 +2,7 @@
 
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 """
+import math
 
 
 def graph(text, symbols="", tensors=""):
@@ -13,13 +14,18 @@ def call(line):
     """"y : f32[2] = relu(x)" as a line of .fx."""
     left, right = line.split(" = ", 1)
     op, args = right.split("(", 1)
-    return f"%{left} = call_function[aten.{op}]({args}"
+    return f"%{left} = call_function[{'_operator' if op == 'getitem' else 'aten'}.{op}]({args}"
 
 
 def graph_of(inputs, lines, output, symbols="", tensors=""):
     text = "".join(f"%{name} : {kind} = placeholder[{name}]\n" for name, kind in inputs)
     text += "".join(call(line) + "\n" if "get_attr" not in line else f"%{line}\n" for line in lines)
     return graph(text + f"output(({output}))", symbols, tensors)
+
+
+def eighths(n):
+    """Values whose sums are exact in any order."""
+    return [((7 * i) % 23 - 11) / 8 for i in range(n)]
 
 
 CASES = [
@@ -80,11 +86,46 @@ CASES = [
         [("x", "f32[]")],
         ["a : f32[] = add.Tensor(%x, 2.5)", "b : f32[3, 4] = full.default([3, 4], 7.0)", "c : f32[3, 4] = mul.Tensor(%b, %a)",
          "d : i64[10] = arange.default(10)", "e : i64[10] = mul.Tensor(%d, 3)"], "%a, %c, %e")),
-    # Rows stay in a thread until they have kernels of their own.
-    dict(name="rows", exact=False, inputs=[("f32", (6, 33), [((7 * i) % 23 - 11) / 8 for i in range(198)])], graph=graph_of(
+    # A warp a row (its last round not full), sums over everything, columns, what depends on the order.
+    dict(name="rows", exact=False, inputs=[("f32", (6, 33), eighths(198))], graph=graph_of(
         [("x", "f32[6, 33]")],
-        ["a : f32[6] = sum.dim_IntList(%x, [1])", "b : f32[] = sum.default(%x)", "c : f32[33] = amax.default(%x, [0])", "d : f32[6, 33] = cumsum.default(%x, 1)"],
-        "%a, %b, %c, %d")),
+        ["a : f32[6] = sum.dim_IntList(%x, [1])", "b : f32[] = sum.default(%x)", "c : f32[33] = amax.default(%x, [0])", "d : f32[6, 33] = cumsum.default(%x, 1)",
+         "e : i64[6] = argmax.default(%x, 1)", "f : f32[6] = var.correction(%x, [1])", "m : f32[6, 33] = mul.Tensor(%x, 0.5)",
+         "g : f32[6, 33] = _softmax.default(%m, 1, False)", "h : (f32[6], i64[6]) = max.dim(%x, 1)", "i : f32[6] = getitem(%h, 0)", "j : i64[6] = getitem(%h, 1)"],
+        "%a, %b, %c, %d, %e, %f, %g, %i, %j")),
+    # NaN is the largest, its first place counts; minus infinity alone; -0 is 0.
+    dict(name="rows_nan", inputs=[("f32", (4, 70), [math.nan if i in (75, 100) else -math.inf if i >= 210 else (-1) ** i * (i % 40) / 4 for i in range(280)])],
+         graph=graph_of([("x", "f32[4, 70]")], ["a : f32[4] = amax.default(%x, [1])", "b : i64[4] = argmax.default(%x, 1)", "c : i64[4] = argmin.default(%x, 1)",
+                                                "d : f32[4] = amin.default(%x, [1])", "e : bool[4, 70] = lt.Scalar(%x, -9.7)", "f : bool[4] = any.dim(%e, 1)"], "%a, %b, %c, %d, %f")),
+    # A block a row; elements that cost much are kept in registers between passes.
+    dict(name="rows_block", exact=False, inputs=[("f32", (3, 2500), eighths(7500)), ("f32", (2500,), eighths(2500))], graph=graph_of(
+        [("x", "f32[3, 2500]"), ("w", "f32[2500]")],
+        ["e : f32[3, 2500] = exp.default(%x)", "a : f32[3, 1] = sum.dim_IntList(%e, [1], True)", "b : f32[3, 1] = amax.default(%e, [1], True)",
+         "q : f32[3, 2500] = div.Tensor(%e, %a)", "r : f32[3, 2500] = mul.Tensor(%q, %w)", "t : f32[3] = mean.dim(%r, [1])", "c : f32[3, 2500] = div.Tensor(%r, %b)",
+         "d : i64[3] = argmin.default(%x, 1)", "f : f32[3, 2500] = mul.Tensor(%x, 0.25)", "l : f32[3, 2500] = _log_softmax.default(%f, 1, False)"],
+        "%c, %t, %b, %d, %l")),
+    dict(name="rows_types", inputs=[("i64", (5, 40)), ("u8", (5, 40)), ("f16", (5, 40), [(7 * i) % 23 - 11 for i in range(200)]), ("f64", (5, 40), eighths(200)),
+                                    ("i32", (5, 40))], graph=graph_of(
+        [("x", "i64[5, 40]"), ("u", "u8[5, 40]"), ("h", "f16[5, 40]"), ("d", "f64[5, 40]"), ("i", "i32[5, 40]")],
+        ["a : i64[5] = sum.dim_IntList(%x, [1])", "b : i64[5] = argmax.default(%u, 1)", "c : u8[5] = amin.default(%u, [1])", "e : f16[5] = amax.default(%h, [1])",
+         "f : f16[5] = sum.dim_IntList(%h, [1])", "g : f64[5] = sum.dim_IntList(%d, [1])", "j : i64[5] = argmin.default(%h, 1)", "k : i32[5] = amax.default(%i, [1])",
+         "l : i64[5] = prod.dim_int(%x, 1)"], "%a, %b, %c, %e, %f, %g, %j, %k, %l")),
+    # A softmax's exponentials are float32 in registers: of a warp's rows and a block's, of rows of two dims.
+    dict(name="rows_kept", exact=False, inputs=[("f16", (5, 70), [(7 * i) % 23 / 4 for i in range(350)]), ("f16", (2, 1500), [(7 * i) % 23 / 4 for i in range(3000)])],
+         graph=graph_of([("x", "f16[5, 70]"), ("y", "f16[2, 1500]")],
+                        ["a : f16[5, 70] = _softmax.default(%x, 1, False)", "b : f16[2, 1500] = _softmax.default(%y, 1, False)",
+                         "c : f16[5, 70] = mul.Tensor(%a, 2.0)"], "%c, %b")),
+    # Rows of several dims that are not one in memory: the threads share the dense one, or the longest.
+    dict(name="rows_dims", exact=False, inputs=[("f32", (2, 3, 4, 20), eighths(480)), ("f32", (30, 40), eighths(1200))], graph=graph_of(
+        [("x", "f32[2, 3, 4, 20]"), ("y", "f32[30, 40]")],
+        ["a : f32[3] = sum.dim_IntList(%x, [0, 2, 3])", "b : f32[2, 20] = mean.dim(%x, [1, 2])", "p : f32[40, 30] = permute.default(%y, [1, 0])",
+         "m : f32[40, 30] = mul.Tensor(%p, 2.0)", "s : f32[40, 30] = _softmax.default(%m, 1, False)", "v : f32[2, 4] = var.correction(%x, [1, 3])"], "%a, %b, %s, %v")),
+    *[dict(name=f"rows_open{n}_{m}", exact=False, inputs=[("f32", (n, m), eighths(n * m))], graph=graph_of(
+        [("x", "f32[s0, s1]")],
+        ["a : f32[s0] = sum.dim_IntList(%x, [1])", "m : f32[s0, s1] = mul.Tensor(%x, 0.5)", "b : f32[s0, s1] = _softmax.default(%m, 1, False)",
+         "c : f32[s1] = sum.dim_IntList(%x, [0])", "d : f32[] = sum.default(%x)", "e : i64[s0] = argmax.default(%x, 1)"], "%a, %b, %c, %d, %e",
+        symbols="symbol s0 in [0, 5000]\nsymbol s1 in [1, 4000]\n"))
+      for n, m in ((3, 1), (9, 300), (0, 5))],
     # More rows than a grid has blocks along y.
     dict(name="tall", inputs=[("f32", (70000, 4))], graph=graph_of(
         [("x", "f32[70000, 4]")], ["s : f32[70000, 3] = slice.Tensor(%x, 1, 1, 4)", "a : f32[70000, 3] = add.Tensor(%s, %s)"], "%a")),

@@ -158,7 +158,7 @@ static const struct {
     {"-v0 + 4 >= 0", "-v0 + 99999999999999999999 >= 0", "expected an integer of 64 bits, got '99999999999999999999'"},
     {"0.0:f32\n", "0.5:i64\n", "expected an integer"},
     {"comment \"one call\"", "comment \"one call", "expected a string that ends on its line"},
-    {"comment", "commend", "expected for, if, check, call, comment, array, barrier, local, t<number> or a buffer, got 'commend'"},
+    {"comment", "commend", "expected for, if, check, call, comment, array, barrier, reduce, local, t<number> or a buffer, got 'commend'"},
 };
 
 START_TEST(mistakes_have_line_and_column)

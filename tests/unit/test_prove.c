@@ -206,7 +206,8 @@ START_TEST(with_symbols)
     const char *good = " for v0 in batch parallel {\n for v1 in 12 {\n for v2 in seq vector {\n y[(12*seq)*v0 + (seq)*v1 + v2] = x[(12*seq)*v0 + v1 + 12*v2]\n }\n }\n }\n";
     check_symbols(good, "2 accesses within their buffers, iterations of v0 and 1 more loops apart; symbols' ranges, strides");
     check_symbols(" for v0 in batch {\n for v1 in 12 {\n for v2 in seq {\n y[(12*seq)*v0 + (seq)*v1 + v2 + 1] = x[v2]\n }\n }\n }\n", "the store to 'y' is not proved to be within its 12*batch*seq elements");
-    check_symbols(" for v0 in batch parallel {\n for v1 in 13 {\n for v2 in seq {\n if -v1 + 11 >= 0 {\n y[(12*seq)*v0 + (seq)*v1 + v2] = x[v2]\n }\n }\n }\n }\n", "iterations of v0 may meet");
+    check_symbols(" for v0 in batch parallel {\n for v1 in 13 {\n for v2 in seq {\n if -v1 + 11 >= 0 {\n y[(12*seq)*v0 + (seq)*v1 + v2] = x[v2]\n }\n }\n }\n }\n", "iterations of v0 apart; symbols' ranges, guards, strides");
+    check_symbols(" for v0 in batch parallel {\n for v1 in 13 {\n for v2 in seq {\n if -v1 + 12 >= 0 {\n y[(12*seq)*v0 + (seq)*v1 + v2] = x[v2]\n }\n }\n }\n }\n", "iterations of v0 may meet");
     check_symbols(" for v0 in batch {\n for v1 in 13 {\n for v2 in seq {\n if -v1 + 11 >= 0 {\n y[(12*seq)*v0 + (seq)*v1 + v2] = x[v2]\n }\n }\n }\n }\n", "; symbols' ranges, guards");
     check_symbols(" for v0 in seq parallel {\n y[v0] = y[v0 + (seq)]\n }\n", "iterations of v0 apart; symbols' ranges, strides");
     check_symbols(" for v0 in seq parallel {\n y[v0] = y[-v0 + (2*seq) - 1]\n }\n", "iterations of v0 apart");
