@@ -64,6 +64,13 @@ int complain(const char *command, const char *fmt, ...) __attribute__((format(pr
 void progress_begin(const char *what);
 void progress_end(void);
 
+/* ---- cmd_report.c, kernels.c ---------------------------------------------------------------------------------------- */
+
+/* The file's name without folder and extension. */
+void model_name(const char *path, char *buf, size_t size);
+/* For a GPU's target: a row a model, or (list) a row a kernel and one for all; as JSON, an object a model. 0, or 1 when some model failed. */
+int report_kernels(const char *command, const fx_compile_options *options, int n_models, char *const *models, bool list, bool json);
+
 /* ---- files.c ----------------------------------------------------------------------------------------------------- */
 
 /* A fresh folder under $TMPDIR; NULL (with a message) when it cannot be made. Removed by temp_remove. */

@@ -10,8 +10,10 @@ typedef struct arguments {
     fx_compile_options options;
     char **models; /* points into argv */
     int n_models;
-    bool verbose;
+    bool verbose, json;
 } arguments;
+
+enum { KEY_JSON = 0x100 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -24,6 +26,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case 'v':
         a->verbose = true;
+        return 0;
+    case KEY_JSON:
+        a->json = true;
         return 0;
     case ARGP_KEY_ARGS:
         a->models = state->argv + state->next;
@@ -39,7 +44,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-    {"verbose", 'v', NULL, 0, "also a line for each copy that is left, with its reason (as with one model)", 0}, {0}};
+    {"verbose", 'v', NULL, 0, "also a line for each copy that is left, with its reason; for a GPU, for each kernel (as with one model)", 0},
+    {"json", KEY_JSON, NULL, 0, "for a GPU: all of it as JSON", 0}, {0}};
 
 static const struct argp_child children[] = {{&lowering_argp, 0, NULL, 0}, {0}};
 
@@ -50,7 +56,8 @@ static const struct argp argp = {
     .children = children,
     .doc = "Compiles models without writing anything and prints a table (in Markdown): arena, largest set of tensors that live at once and their "
            "ratio (the worst of several choices of sizes, where the model leaves sizes open), weights, bytes that all steps "
-           "read and write, the same without fusion, steps of plain loops, kernel calls, copies that are left, seconds."};
+           "read and write, the same without fusion, steps of plain loops, kernel calls, copies that are left, seconds. For a GPU: the kernels, what each computes, "
+           "reads and writes, and how much that is of the least that any program for the graph moves."};
 
 /* "12.3 MB" */
 static const char *size_text(uint64_t bytes, char buf[32])
@@ -67,8 +74,7 @@ static const char *size_text(uint64_t bytes, char buf[32])
     return buf;
 }
 
-/* The file's name without folder and extension. */
-static void model_name(const char *path, char *buf, size_t size)
+void model_name(const char *path, char *buf, size_t size)
 {
     const char *slash = strrchr(path, '/');
     snprintf(buf, size, "%s", slash ? slash + 1 : path);
@@ -129,6 +135,21 @@ static int report_model(const char *command, const arguments *a, const char *pat
     return status != FX_OK;
 }
 
+/* 1: options name the target of a GPU; -1: none at all, with a message. */
+static int is_for_gpu(const char *command, const fx_compile_options *options)
+{
+    fx_target_info info;
+    fx_context *ctx = fx_context_create();
+
+    if (!ctx)
+        return complain(command, "out of memory") ? -1 : 0;
+    fx_status status = options->target ? fx_target_describe(ctx, options->target, &info) : FX_OK;
+    int gpu = status != FX_OK ? -1 : options->target && strcmp(info.isa, "cuda") == 0;
+    report(command, ctx, false);
+    fx_context_free(ctx);
+    return gpu;
+}
+
 int cmd_report(int argc, char **argv)
 {
     arguments a = {0};
@@ -138,6 +159,15 @@ int cmd_report(int argc, char **argv)
 
     if (argp_parse(&argp, argc, argv, 0, NULL, &a))
         return 1;
+    int gpu = is_for_gpu(command, &a.options);
+    if (a.json && !gpu)
+        rc = complain(command, "--json: expected the target of a GPU (--target=cuda)");
+    else if (gpu)
+        rc = gpu < 0 || report_kernels(command, &a.options, a.n_models, a.models, a.verbose || a.n_models == 1, a.json);
+    if (a.json || gpu) {
+        end_options(&a.options);
+        return rc;
+    }
     printf("| model | arena | largest live | ratio | weights | moved | without fusion | loops | kernels | copies | s |\n"
            "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
     progress_begin("compiling");

@@ -15,6 +15,10 @@ fx_status fx_sized_copy(fx_graph *graph, const fx_compile_options *o, fx_graph *
 /* Lowers a copy of the graph, to the end and without dumps or times. */
 fx_status fx_lower_quietly(fx_graph *graph, const fx_compile_options *o, fx_program **out);
 
+/* report.c: a size that says something of a range: its upper end, or a usual one where there is none; a program whose open sizes are these */
+int64_t fx_large_size(const fx_sym_range *range);
+fx_status fx_at_largest(fx_program *p, fx_program **out);
+
 /* golden.c: golden vectors for graph g: of an .npz (inputs in order, then for each call outputs and what it changed), or seeded inputs and what the
  * reference interpreter makes of them. */
 fx_status fx_golden_make(fx_graph *g, const char *npz, fx_golden *out);

@@ -2,9 +2,9 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #define _POSIX_C_SOURCE 200809L
 #include "driver/driver.h"
+#include "driver/traffic.h"
 #include "fxcc/inspect.h"
 
-#include <string.h>
 #include <time.h>
 
 typedef struct report_job {
@@ -16,142 +16,6 @@ typedef struct report_job {
     fx_program *program; /* freed when the job is done, however it ends */
 } report_job;
 
-/* ---- bytes moved ---------------------------------------------------------------------------------------------- */
-
-/* An access of a step: elements that it touches, by the loops its index depends on. */
-typedef struct touched {
-    int buf;
-    bool written;
-    const fx_affine *index;
-    int64_t count;
-} touched;
-
-typedef struct traffic {
-    const fx_program *p;
-    fx_arena *arena;
-    int64_t *extents; int n_vars;    /* by loop variable */
-    touched *v; size_t n, cap;       /* distinct accesses of the step */
-    uint64_t bytes;
-    bool moves, computes;            /* stores what it loaded; does anything else */
-} traffic;
-
-static void touch(traffic *t, int buf, bool written, const fx_affine *index)
-{
-    if (t->p->bufs[buf].kind == FX_BUF_LOCAL)
-        return;
-    for (size_t i = 0; i < t->n; i++)
-        if (t->v[i].buf == buf && t->v[i].written == written && fx_affine_equal(t->v[i].index, index))
-            return;
-    int64_t count = 1, most = t->p->bufs[buf].numel.value;
-    for (int i = 0; i < index->n; i++) {
-        if (index->var[i] < 0) { /* by data: a row for each iteration that picks one, at most all */
-            count = most;
-            break;
-        }
-        if (__builtin_mul_overflow(count, t->extents[index->var[i]], &count) || count > most)
-            count = most;
-    }
-    FX_PUSH(t->arena, t->v, t->n, t->cap) = (touched){buf, written, index, count};
-}
-
-static void read_value(traffic *t, const fx_sexpr *e)
-{
-    if (!e)
-        return;
-    if (e->op == FX_S_LOAD)
-        touch(t, e->buf, false, &e->index);
-    for (int i = 0; i < 3; i++)
-        read_value(t, e->arg[i]);
-}
-
-/* By the footprint that the kernel declares, from its first element to its last. */
-static void touch_call(traffic *t, const fx_call_stmt *c)
-{
-    const fx_kernel *k = fx_kernel_get(c->kernel);
-    for (int i = 0; i < k->n_bufs; i++) {
-        fx_dim lo, hi;
-        if (c->buf[i] < 0)
-            continue;
-        fx_call_footprint(t->p, c, i, &lo, &hi);
-        if (hi.value >= lo.value)
-            t->bytes += (uint64_t)(hi.value - lo.value + 1) * fx_dtype_size(t->p->bufs[c->buf[i]].dtype);
-    }
-}
-
-static bool by_data(const fx_affine *a)
-{
-    for (int i = 0; i < a->n; i++)
-        if (a->var[i] < 0)
-            return true;
-    return false;
-}
-
-static void walk(traffic *t, const fx_stmt *s)
-{
-    for (; s; s = s->next) {
-        switch (s->kind) {
-        case FX_ST_LOOP:
-            if (s->var < t->n_vars)
-                t->extents[s->var] = s->extent.value;
-            if (s->extent.value > 0)
-                walk(t, s->body);
-            break;
-        case FX_ST_CALL:
-            touch_call(t, s->call);
-            t->computes = true;
-            break;
-        case FX_ST_STORE:
-            read_value(t, s->value);
-            touch(t, s->buf, true, &s->index);
-            if (s->value->op == FX_S_LOAD && !by_data(&s->value->index))
-                t->moves = true;
-            else if (s->value->op != FX_S_CONST)
-                t->computes = true;
-            break;
-        case FX_ST_LOCAL:
-        case FX_ST_SET:
-            read_value(t, s->value);
-            t->computes = true;
-            break;
-        default:
-            walk(t, s->body);
-        }
-    }
-}
-
-static int count_vars(const fx_stmt *s)
-{
-    int n = 0;
-    for (; s; s = s->next) {
-        int inner = count_vars(s->body);
-        n = inner > n ? inner : n;
-        if (s->kind == FX_ST_LOOP && s->var >= n)
-            n = s->var + 1;
-    }
-    return n;
-}
-
-/* What a step reads and writes: each buffer in each direction at most once whole. */
-static traffic step_traffic(const fx_program *p, fx_arena *arena, const fx_step *step)
-{
-    traffic t = {.p = p, .arena = arena, .n_vars = count_vars(step->body)};
-    t.extents = FX_NEW_ARRAY(arena, int64_t, t.n_vars + 1);
-    walk(&t, step->body);
-    for (size_t i = 0; i < t.n; i++) {
-        int64_t most = p->bufs[t.v[i].buf].numel.value, count = 0;
-        for (size_t k = i; k < t.n; k++) {
-            if (t.v[k].buf != t.v[i].buf || t.v[k].written != t.v[i].written)
-                continue;
-            count = t.v[k].count < most - count ? count + t.v[k].count : most;
-            if (k > i)
-                t.v[k].count = 0; /* counted */
-        }
-        t.bytes += (uint64_t)count * fx_dtype_size(p->bufs[t.v[i].buf].dtype);
-        t.v[i].count = 0;
-    }
-    return t;
-}
-
 /* ---- the report ------------------------------------------------------------------------------------------------ */
 
 static double now(void)
@@ -161,21 +25,20 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* A size that says something of a range: its upper end, or a usual one where there is none. */
-static int64_t large(const fx_sym_range *r)
+int64_t fx_large_size(const fx_sym_range *r)
 {
     return r->max < INT64_MAX ? r->max : r->min > 128 ? r->min : 128;
 }
 
 /* Sizes that are open are taken at the ends of their ranges, or small where there are none. */
-static fx_status at_largest(fx_program *p, fx_program **out)
+fx_status fx_at_largest(fx_program *p, fx_program **out)
 {
     *out = p;
     if (!p->n_symbols)
         return FX_OK;
     int64_t *values = FX_NEW_ARRAY(p->arena, int64_t, p->n_symbols);
     for (size_t i = 0; i < p->n_symbols; i++)
-        values[i] = large(&p->symbols[i]);
+        values[i] = fx_large_size(&p->symbols[i]);
     if (!fx_program_bind(p, values, out))
         return fx_fail(p->ctx, FX_ERR_ARGUMENT, NULL, "the sizes of '%s' at the upper ends of their ranges cannot be computed: --dim narrows them", p->name);
     return FX_OK;
@@ -246,7 +109,7 @@ static void over_sizes(report_job *job)
     uint32_t noise = 2463534242u;
     for (int k = 0; k < 2 + DRAWN; k++) {
         for (size_t i = 0; i < p->n_symbols; i++) {
-            int64_t lo = p->symbols[i].min > 1 ? p->symbols[i].min : 1, hi = large(&p->symbols[i]);
+            int64_t lo = p->symbols[i].min > 1 ? p->symbols[i].min : 1, hi = fx_large_size(&p->symbols[i]);
             hi = hi > INT32_MAX ? INT32_MAX : hi;
             values[i] = hi <= lo || k == 0 ? hi : k == 1 ? lo : drawn(&noise, lo, k % 2 ? hi : lo + (hi - lo) / 8); /* every other one in the lower eighth */
         }
@@ -292,25 +155,25 @@ static fx_status measure(report_job *job)
     FX_TRY((fx_target_is_gpu(&job->program->target) ? fx_emit_cuda : fx_emit_c)(job->program, &emit, &n_files, &files));
     r->seconds = now() - start;
     fx_program *p;
-    FX_TRY(at_largest(job->program, &p));
+    FX_TRY(fx_at_largest(job->program, &p));
     r->arena_size = p->arena_size;
     r->live_size = largest_live(p, arena);
     over_sizes(job);
     r->weights_size = p->weights_size;
     r->steps = p->n_steps;
     for (size_t i = 0; i < p->n_steps; i++) {
-        traffic t = step_traffic(p, arena, &p->steps[i]);
+        fx_traffic t = fx_traffic_of(p, arena, p->steps[i].body, NULL);
         fx_compile_result counts = {0};
         fx_count_statements(p->steps[i].body, &counts);
         r->loops += counts.kernels == 0;
         r->kernels += counts.kernels;
-        r->bytes_moved += t.bytes;
+        r->bytes_moved += t.read + t.written;
         if (!t.moves || t.computes)
             continue;
         r->copies++;
-        r->bytes_copied += t.bytes;
+        r->bytes_copied += t.read + t.written;
         if (job->copy)
-            job->copy(job->user, &(fx_copy_info){p->steps[i].name, p->steps[i].title ? p->steps[i].title : "", t.bytes});
+            job->copy(job->user, &(fx_copy_info){p->steps[i].name, p->steps[i].title ? p->steps[i].title : "", t.read + t.written});
     }
     fx_arena_free(job->program->arena);
     job->program = NULL;
@@ -324,9 +187,11 @@ static fx_status report(void *arg)
     fx_program *p;
     FX_TRY(measure(job));
     FX_TRY(lower(job, without_fusion(arena, job->options->disable), &job->program));
-    FX_TRY(at_largest(job->program, &p));
-    for (size_t i = 0; i < p->n_steps; i++)
-        job->result.bytes_unfused += step_traffic(p, arena, &p->steps[i]).bytes;
+    FX_TRY(fx_at_largest(job->program, &p));
+    for (size_t i = 0; i < p->n_steps; i++) {
+        fx_traffic t = fx_traffic_of(p, arena, p->steps[i].body, NULL);
+        job->result.bytes_unfused += t.read + t.written;
+    }
     return FX_OK;
 }
 

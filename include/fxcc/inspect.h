@@ -63,6 +63,27 @@ typedef struct fx_copy_info {
 fx_status fx_report(fx_graph *graph, const fx_compile_options *options, void (*copy)(void *user, const fx_copy_info *copy), void *user,
                     fx_model_report *out);
 
+/* A launch of the program for a GPU, or launches of one call where a kernel needs several. Sizes that the model leaves open as in fx_report. */
+typedef struct fx_kernel_info {
+    const char *step, *title;  /* the step it belongs to; its title names the layer and what it computes */
+    const char *kernel;        /* of runtime/cuda/: "conv2d"; "": generated */
+    int launches;
+    int64_t grid[3], block[3]; /* blocks, threads; 0: the launcher of the kernel chooses */
+    double flops;
+    uint64_t read, written;    /* bytes; each buffer in each direction at most once whole */
+    uint64_t workspace;        /* bytes that its own launches pass to one another, written and read */
+} fx_kernel_info;
+/* What all launches do, and the least that any program for the graph moves (docs/cuda.md, "Bytes"). */
+typedef struct fx_kernel_totals {
+    size_t launches;
+    double flops;
+    uint64_t read, written, workspace;
+    uint64_t inputs, outputs, weights, intermediates; /* the lower bound is their sum */
+} fx_kernel_totals;
+/* options->target is a GPU's. kernel (NULL: no) is called in the order of launches, with texts that live as long as the call. */
+fx_status fx_report_kernels(fx_graph *graph, const fx_compile_options *options, void (*kernel)(void *user, const fx_kernel_info *kernel), void *user,
+                            fx_kernel_totals *out);
+
 /* Inputs and outputs of a graph, numbered as fx_graph_interpret takes and gives them. */
 size_t fx_graph_input_count(const fx_graph *graph);
 size_t fx_graph_output_count(const fx_graph *graph);
