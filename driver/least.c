@@ -189,12 +189,31 @@ static bool read_already(const least *l, const fx_node *n, const fx_node *d)
     return false;
 }
 
+/* At most so many bytes of a convolution's input lie under its windows: of what is between windows further apart than they are large, none. */
+static uint64_t under_windows(const least *l, const fx_node *n)
+{
+    const fx_node *x = fx_node_input(n, 0), *w = fx_node_input(n, 1);
+    int transposed = n->op->id == FX_OP_convolution ? fx_node_param(n, "transposed") : -1;
+    if (transposed < 0 || fx_node_bool(n, transposed) || !x->type->rank || n->type->rank != x->type->rank || w->type->rank != x->type->rank)
+        return UINT64_MAX;
+    uint64_t bytes = fx_dtype_size(x->type->dtype);
+    for (int i = 0; i < x->type->rank; i++) {
+        int64_t d, taps;
+        fx_dim size = i < 2 ? x->type->dims[i] : n->type->dims[i];
+        if (!fx_dim_eval(l->symbols, l->values, size, &d) || !fx_dim_eval(l->symbols, l->values, i < 2 ? fx_dim_of(1) : w->type->dims[i], &taps) ||
+            __builtin_mul_overflow(bytes, (uint64_t)d, &bytes) || __builtin_mul_overflow(bytes, (uint64_t)taps, &bytes))
+            return UINT64_MAX;
+    }
+    return bytes;
+}
+
 static void see_heavy(least *l, const fx_node *n)
 {
     for (int i = 0; i < n->n_operands; i++) {
         const fx_node *d = n->operands[i].def;
+        uint64_t most = d == fx_node_input(n, 0) ? under_windows(l, n) : UINT64_MAX;
         if (!read_already(l, n, d))
-            l->sum.intermediates = plus(l->sum.intermediates, l->cost[d->id]);
+            l->sum.intermediates = plus(l->sum.intermediates, smaller(l->cost[d->id], most));
     }
     l->from[n->id] = FX_NEW_ARRAY(l->arena, sources, 1);
     add_source(l->from[n->id], l->position[n->id]);

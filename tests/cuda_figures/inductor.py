@@ -88,17 +88,19 @@ def main():
     import zoo_transformers
     parser = argparse.ArgumentParser(description="Counts the kernels that inductor makes of models of the zoo.")
     parser.add_argument("--write", action="store_true", help="keep the counts in inductor.json")
+    parser.add_argument("--frozen", action="store_true", help="count with freezing, too")
     parser.add_argument("models", nargs="*", metavar="MODEL")
     a = parser.parse_args()
     for name in a.models or ((zoo_transformers.zoo.MODELS | zoo_transformers.MODELS if a.write else [])):
         path = zoo_transformers.export(name).path
         counts = count(path)
-        counts["frozen"] = count(path, freezing=True)["kernels"]
+        if a.frozen:
+            counts["frozen"] = count(path, freezing=True)["kernels"]
         print(name, counts, flush=True)
         if a.write:
             record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
             record["torch"] = torch.__version__
-            record.setdefault("models", {})[name] = counts
+            record.setdefault("models", {}).setdefault(name, {}).update(counts)
             RECORD.write_text(json.dumps(record, indent=1) + "\n")
 
 
