@@ -17,23 +17,6 @@ typedef struct kernels_job {
 
 /* ---- one launch -------------------------------------------------------------------------------------------------------- */
 
-/* Launches of a call, as runtime/cuda/ makes them: sums split over blocks are added by a second kernel; a product leaves to a kernel of its own what
- * cuBLASLt's epilogues have not. */
-static int launches_of(const fx_program *p, const fx_call_stmt *c)
-{
-    const fx_kernel *k = fx_kernel_get(c->kernel);
-    if (c->kernel == FX_K_conv2d) {
-        int ws = fx_kernel_buf(k, "ws");
-        return 1 + (c->buf[ws] >= 0 && p->bufs[c->buf[ws]].numel.value > 0);
-    }
-    if (strcmp(k->desc, "gemm") == 0) {
-        int act = (int)fx_call_field(c, "act");
-        bool residual = c->buf[fx_kernel_buf(k, "r")] >= 0, rows_apart = fx_call_field(c, "r_m") >= fx_call_field(c, "n");
-        return 1 + ((act != FXRT_ACT_NONE && act != FXRT_ACT_RELU && act != FXRT_ACT_GELU_TANH) || (residual && !rows_apart));
-    }
-    return 1;
-}
-
 /* Blocks and threads of nested loops over a grid; of calls, the launcher knows. */
 static void shape_of(const fx_stmt *s, fx_kernel_info *k)
 {
@@ -74,7 +57,7 @@ static void tell(kernels_job *job, const fx_program *p, fx_arena *arena, const f
     const fx_stmt *call = first_call(first, last);
     fx_kernel_info k = {.step = step->name, .title = step->title ? step->title : "", .kernel = call ? fx_kernel_get(call->call->kernel)->name : "",
                         .flops = call ? (double)step->flops + t.flops : t.flops, .read = t.read, .written = t.written, .workspace = t.workspace};
-    k.launches = call ? launches_of(p, call->call) : 1;
+    k.launches = call ? fx_launches_of(p, call->call) : 1;
     if (!call)
         shape_of(first, &k);
     job->total.launches += (size_t)k.launches;

@@ -17,6 +17,9 @@ typedef struct fx_traffic {
 /* traffic.c. The program has no symbols. what follows `last` is not looked at; NULL: all is. */
 fx_traffic fx_traffic_of(const fx_program *p, fx_arena *arena, const fx_stmt *first, const fx_stmt *last);
 
+/* How many kernels runtime/cuda/ launches for a call. */
+int fx_launches_of(const fx_program *p, const fx_call_stmt *c);
+
 /* least.c: the least bytes that a program for this core graph moves, where one kernel makes one contraction, reduction, norm or pool, whatever
  * is done to single elements on the way being free. sizes: values of the graph's symbols. */
 typedef struct fx_least {

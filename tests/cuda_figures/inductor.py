@@ -84,6 +84,10 @@ def count(path, freezing=False):
     return {"extern": extern, "generated": generated, "nests": nests, "kernels": extern + generated}
 
 
+def recorded(name):
+    return json.loads(RECORD.read_text())["models"][name]
+
+
 def main():
     import zoo_transformers
     parser = argparse.ArgumentParser(description="Counts the kernels that inductor makes of models of the zoo.")
