@@ -5,7 +5,8 @@
  * heavy: one kernel makes one of them. All else is light: views, pointwise nodes, concatenations, gathers are computed by the kernel that makes what
  * they read, or by the one that reads what they make, and stored nowhere else. Then
  *   - what a heavy node makes is written once, in the smallest of the forms it has on its way (a slice, a sum of it): `kept`;
- *   - a heavy node reads each operand, in its smallest form or that of what it is made from: `cost`;
+ *   - a heavy node reads each operand, in its smallest form or that of what it is made from: `cost`; where slices of one result meet again (gate and value
+ *     of a merged product), all of them, since the kernel that makes them has one at a time;
  *   - a pointwise node that joins what different kernels made (a residual) has the smaller of them read, since only one is at hand.
  * Reductions of one value, or of what others made of the same rows, are one kernel. */
 #include "driver/traffic.h"
@@ -14,7 +15,7 @@
 
 enum { MOST_SOURCES = 32 };
 
-/* The heavy nodes that a light value is made from, by position, descending; `cut`: those before the last one are not told. */
+/* What a light value is made from, by position, descending: results of heavy nodes, or slices of them; `cut`: those before the last one are not told. */
 typedef struct sources {
     int n;
     bool cut;
@@ -30,6 +31,7 @@ typedef struct least {
     const fx_node **node;          /* by position */
     uint64_t *size, *cost;
     sources **from;                /* NULL: of inputs and constants alone */
+    uint32_t *part_of;             /* by position: of a slice of what a heavy node makes, its operand, one more than its position; 0: none */
     bool *constant, *output;
     uint64_t *kept; bool *known;
     uint64_t *joins; size_t n_joins; /* open addressing: pairs of sources that were joined */
@@ -121,18 +123,49 @@ static void add_sources(sources *to, const sources *s)
     to->cut |= s && s->cut;
 }
 
+/* The result of a heavy node that a slice is a slice of, itself perhaps. */
+static uint32_t whole(const least *l, uint32_t at)
+{
+    while (l->part_of[at])
+        at = l->part_of[at] - 1;
+    return at;
+}
+
+/* Whether source `at` or what it is a slice of is one of s. */
+static bool has_source(const least *l, const sources *s, uint32_t at)
+{
+    for (;; at = l->part_of[at] - 1) {
+        for (int k = 0; s && k < s->n; k++)
+            if (s->at[k] == at)
+                return true;
+        if (!l->part_of[at])
+            return false;
+    }
+}
+
 /* Whether all of a are in b, as far as b tells. */
 static bool within(const least *l, const sources *a, const sources *b, bool but_reductions)
 {
-    for (int i = 0; a && i < a->n; i++) {
-        int k = 0;
-        while (b && k < b->n && b->at[k] != a->at[i])
-            k++;
-        bool told = !b || k == b->n;
-        if (told && !(b && b->cut && a->at[i] < b->at[b->n - 1]) && !(but_reductions && is_reduction(l->node[a->at[i]])))
+    for (int i = 0; a && i < a->n; i++)
+        if (!has_source(l, b, a->at[i]) && !(b && b->cut && a->at[i] < b->at[b->n - 1]) && !(but_reductions && is_reduction(l->node[a->at[i]])))
             return false;
-    }
     return true;
+}
+
+/* Bytes of several slices of what one heavy node made: no kernel has them at hand together, so all of them are read. 0: it is one value, or from several nodes. */
+static uint64_t of_slices(const least *l, const sources *s)
+{
+    uint64_t sum = 0;
+    int n = 0;
+    for (int i = 0; i < s->n; i++) {
+        if (whole(l, s->at[i]) != whole(l, s->at[0]))
+            return 0;
+        if (l->part_of[s->at[i]] && has_source(l, s, l->part_of[s->at[i]] - 1))
+            continue; /* a slice of another one of them */
+        sum = plus(sum, l->size[l->node[s->at[i]]->id]);
+        n++;
+    }
+    return n > 1 && !s->cut ? sum : 0;
 }
 
 /* Whether the pair is joined for the first time. */
@@ -166,8 +199,16 @@ static void see_light(least *l, const fx_node *n)
         read = !shared ? plus(read, c) : read > c ? read : c;
         add_sources(all, f);
     }
-    l->from[n->id] = all->n ? all : NULL;
     l->cost[n->id] = all->n ? smaller(l->size[n->id], cost) : 0;
+    if (n->op->cls == FX_CLASS_POINTWISE && all->n) {
+        uint64_t slices = of_slices(l, all);
+        l->cost[n->id] = slices ? slices : l->cost[n->id];
+    } else if (all->n == 1 && !all->cut && (n->op->id == FX_OP_slice_Tensor || n->op->id == FX_OP_select_int)) {
+        uint32_t at = l->position[n->id];
+        l->part_of[at] = all->at[0] + 1;
+        *all = (sources){.n = 1, .at = {at}};
+    }
+    l->from[n->id] = all->n ? all : NULL;
 }
 
 /* ---- heavy nodes ------------------------------------------------------------------------------------------------------------ */
@@ -285,6 +326,7 @@ fx_least fx_least_traffic(const fx_graph *g, fx_arena *arena, const int64_t *val
     l.cost = FX_NEW_ARRAY(arena, uint64_t, ids);
     l.kept = FX_NEW_ARRAY(arena, uint64_t, ids);
     l.from = FX_NEW_ARRAY(arena, sources *, ids);
+    l.part_of = FX_NEW_ARRAY(arena, uint32_t, ids);
     l.constant = FX_NEW_ARRAY(arena, bool, ids);
     l.output = FX_NEW_ARRAY(arena, bool, ids);
     l.n_joins = 4 * ids;

@@ -5,7 +5,8 @@
  *   factors   of queries go into attention's scale: the products are scaled instead, as where a model scales those
  *   signs     cat(-a, b) that pointwise nodes read (rotary embeddings) is cat(a, b) times a constant 1 or -1 by part, the same bits: the
  *             concatenation is then read through its map, and nothing is negated in memory
- *   views     of a product's rows that stand before what its kernel could add or apply itself go behind it */
+ *   views     of a product's rows that stand before what its kernel could add or apply itself go behind it
+ *   numbers   that are equal become one, and equal calls with them: the masks of all layers, which the attention pass made one by one */
 #include <math.h>
 #include <string.h>
 
@@ -101,45 +102,49 @@ static void take_signs(fx_rw *w)
 
 /* ---- views ---------------------------------------------------------------------------------------------------------------- */
 
-/* Whether two shapes hold the same elements in the same order, rows of the last dim being rows in both. */
-static bool is_reshape(const fx_node *view)
+/* Whether dims of sizes other than 1 keep their order. */
+static bool keeps_order(const fx_node *permute)
 {
-    const fx_node *x = fx_node_input(view, 0);
-    const fx_type *a = x->type, *b = view->type;
-    if (a->rank < 1 || b->rank < 1 || !fx_dim_equal(a->dims[a->rank - 1], b->dims[b->rank - 1]))
+    const fx_type *from = fx_node_input(permute, 0)->type;
+    int64_t order[FX_MAX_RANK], last = -1;
+    fx_node_ints(permute, 1, order, FX_MAX_RANK);
+    for (int m = 0; m < permute->type->rank; m++) {
+        int64_t d = order[m] < 0 ? order[m] + from->rank : order[m];
+        if (fx_dim_is(from->dims[d], 1))
+            continue;
+        if (d < last)
+            return false;
+        last = d;
+    }
+    return true;
+}
+
+/* Rows of pixels as an image: such lie with their channels dense, where all images do. */
+static bool makes_image(const fx_node *n)
+{
+    int64_t order[FX_MAX_RANK];
+    return fx_is_call(n, FX_OP_permute) && fx_node_ints(n, 1, order, FX_MAX_RANK) == 4 && order[0] == 0 && order[1] == 3 && order[2] == 1 && order[3] == 2;
+}
+
+/* Whether a view of a product's result leaves its rows, of the last dim, rows in memory. */
+static bool keeps_rows(const fx_node *view, bool images)
+{
+    const fx_type *a = fx_node_input(view, 0)->type, *b = view->type;
+    if (a->rank < 1 || b->rank < 1)
         return false;
+    bool last = fx_dim_equal(a->dims[a->rank - 1], b->dims[b->rank - 1]);
     switch (view->op->id) {
     case FX_OP_view: case FX_OP_unsqueeze: case FX_OP_squeeze_dims:
-        return true;
-    case FX_OP_permute: { /* that moves dims of size 1 only */
-        int i = 0, k = 0;
-        for (;; i++, k++) {
-            while (i < a->rank && fx_dim_is(a->dims[i], 1))
-                i++;
-            while (k < b->rank && fx_dim_is(b->dims[k], 1))
-                k++;
-            if (i == a->rank || k == b->rank || !fx_dim_equal(a->dims[i], b->dims[k]))
-                break;
-        }
-        int64_t order[FX_MAX_RANK], last = -1;
-        fx_node_ints(view, 1, order, FX_MAX_RANK);
-        for (int m = 0; m < b->rank; m++) {
-            int64_t from = order[m] < 0 ? order[m] + a->rank : order[m];
-            if (fx_dim_is(b->dims[m], 1))
-                continue;
-            if (from < last)
-                return false;
-            last = from;
-        }
-        return i == a->rank && k == b->rank;
-    }
+        return last;
+    case FX_OP_permute:
+        return (last && keeps_order(view)) || (images && makes_image(view));
     default:
         return false;
     }
 }
 
 /* What a product's kernel does to its own result: adds a tensor of its shape, or an activation. */
-static fx_node *tail_of(const fx_node *n, const fx_node *x, bool *add)
+static fx_node *tail_of(const fx_node *n, const fx_node *x, bool image, bool *add)
 {
     fx_node *a = fx_node_input(n, 0), *b;
     *add = fx_is_call(n, FX_OP_add_Tensor);
@@ -151,7 +156,8 @@ static fx_node *tail_of(const fx_node *n, const fx_node *x, bool *add)
     if (!a || !b || a == b || fx_node_float(n, 2) != 1)
         return NULL;
     fx_node *other = a == x ? b : a;
-    return fx_same_type(other, x) && !is_class(other, FX_CLASS_VIEW) ? other : NULL;
+    bool lies_so = image ? makes_image(other) || fx_is_call(other, FX_OP_convolution) || is_class(other, FX_CLASS_POINTWISE) : !is_class(other, FX_CLASS_VIEW);
+    return fx_same_type(other, x) && lies_so ? other : NULL;
 }
 
 /* Whether a node with one operand is one of the kernels' activations. */
@@ -166,33 +172,92 @@ static bool is_act(const fx_node *n)
     }
 }
 
-/* product -> views -> tail becomes product -> tail -> a view. */
-static void push_views(fx_graph *g, fx_arena *scratch, fx_node *product)
+enum { MOST_VIEWS = 6 };
+
+/* x, of the type of the last of these views, as what the first one is of. */
+static fx_node *undo(fx_rw *w, fx_node *x, int n, fx_node *const *views)
+{
+    while (n-- > 0) {
+        const fx_type *t = fx_node_input(views[n], 0)->type;
+        if (makes_image(views[n]))
+            x = fx_rw_permute(w, x, 4, (int64_t[]){0, 2, 3, 1}, fx_arena_printf(w->scratch, "rows%d", n));
+        else
+            x = fx_rw_view_to(w, x, t->rank, t->dims, fx_arena_printf(w->scratch, "rows%d", n));
+    }
+    return x;
+}
+
+/* x seen through the same views; the last one takes w->at's place. */
+static void redo(fx_rw *w, fx_node *x, int n, fx_node *const *views)
+{
+    for (int i = 0; i < n; i++) {
+        const char *suffix = i < n - 1 ? fx_arena_printf(w->scratch, "view%d", i) : NULL;
+        if (makes_image(views[i]))
+            x = fx_rw_permute(w, x, 4, (int64_t[]){0, 3, 1, 2}, suffix);
+        else
+            x = fx_rw_view_to(w, x, views[i]->type->rank, views[i]->type->dims, suffix);
+    }
+}
+
+/* product -> views -> tail becomes product -> tail -> views. */
+static void push_views(fx_graph *g, fx_arena *scratch, fx_node *product, bool images)
 {
     enum { MOST_TAILS = 2 };
     for (int k = 0; k < MOST_TAILS && product->n_uses == 1; k++) {
-        fx_node *x = product, *n = product->first_use->user;
-        while (is_class(n, FX_CLASS_VIEW) && n->n_uses == 1 && is_reshape(n)) {
-            x = n;
+        fx_node *views[MOST_VIEWS], *x = product, *n = product->first_use->user;
+        int n_views = 0;
+        bool image = false, add;
+        while (n_views < MOST_VIEWS && is_class(n, FX_CLASS_VIEW) && n->n_uses == 1 && keeps_rows(n, images)) {
+            image |= makes_image(n);
+            views[n_views++] = x = n;
             n = n->first_use->user;
         }
-        bool add;
-        if (x == product || n->opcode != FX_CALL_FUNCTION)
+        if (!n_views || n->opcode != FX_CALL_FUNCTION)
             return;
-        fx_node *other = tail_of(n, x, &add);
+        fx_node *other = tail_of(n, x, image, &add);
         if (!other || (!add && !is_act(n)))
             return;
         fx_rw w = fx_rw_at(g, scratch, n);
+        fx_node *rows = add ? undo(&w, other, n_views, views) : NULL;
         fx_call c = fx_rw_call(&w, n->op->id);
         fx_call_node(&c, product);
         if (add)
-            fx_call_node(&c, fx_rw_view_to(&w, other, product->type->rank, product->type->dims, "rows"));
+            fx_call_node(&c, rows);
         for (int i = add ? 2 : 1; i < fx_op_schema(w.ctx, n->op)->n; i++)
             fx_call_copy(&c, n, i);
-        fx_node *y = fx_rw_node(&w, &c, "of_rows");
-        fx_rw_view_to(&w, y, n->type->rank, n->type->dims, NULL);
-        product = y;
+        product = fx_rw_node(&w, &c, "of_rows");
+        redo(&w, product, n_views, views);
     }
+}
+
+/* ---- numbers -------------------------------------------------------------------------------------------------------------- */
+
+/* Constants of one element are few. */
+static fx_status merge_numbers(fx_lower *l)
+{
+    enum { MOST = 64 };
+    struct { fx_node *node; fx_dtype dtype; uint64_t bits; } seen[MOST];
+    int n_seen = 0;
+    FX_FOR_NODES(l->graph, n) {
+        fx_tensor t;
+        if (n->opcode != FX_GET_ATTR || !fx_is_tensor(n) || n->type->rank != 0 || fx_dtype_size(n->type->dtype) > sizeof seen[0].bits)
+            continue;
+        FX_TRY(fx_attr_value(l->graph, n, &t));
+        uint64_t bits = 0;
+        int k = 0;
+        memcpy(&bits, t.data, fx_dtype_size(t.dtype));
+        while (k < n_seen && (seen[k].dtype != t.dtype || seen[k].bits != bits))
+            k++;
+        if (k < n_seen) {
+            fx_node_replace_uses(n, seen[k].node);
+        } else if (n_seen < MOST) {
+            seen[n_seen].node = n;
+            seen[n_seen].dtype = t.dtype;
+            seen[n_seen++].bits = bits;
+        }
+    }
+    fx_remove_dead(l->graph);
+    return fx_pass_simplify(l);
 }
 
 fx_status fx_pass_graph_gpu(fx_lower *l)
@@ -200,10 +265,14 @@ fx_status fx_pass_graph_gpu(fx_lower *l)
     fx_graph *g = l->graph;
     if (!fx_target_is_gpu(&l->opt->target) || (l->opt->off & FX_OFF(FUSE)))
         return FX_OK;
+    FX_TRY(merge_numbers(l));
     size_t count = 0;
+    bool images = false; /* they lie with channels dense: build_layout.c */
     fx_node **nodes = FX_NEW_ARRAY(l->scratch, fx_node *, g->n_nodes + 1);
-    FX_FOR_NODES(g, n)
+    FX_FOR_NODES(g, n) {
         nodes[count++] = n;
+        images |= fx_is_call(n, FX_OP_convolution);
+    }
     for (size_t i = 0; i < count; i++) {
         fx_node *n = nodes[i];
         if (n->erased || n->opcode != FX_CALL_FUNCTION)
@@ -214,9 +283,9 @@ fx_status fx_pass_graph_gpu(fx_lower *l)
         else if (fx_is_call(n, FX_OP_cat))
             take_signs(&w);
         else if ((fx_is_call(n, FX_OP_linear) || fx_is_call(n, FX_OP_mm) || fx_is_call(n, FX_OP_bmm) || fx_is_call(n, FX_OP_addmm)) && is_f32(n))
-            push_views(g, l->scratch, n);
+            push_views(g, l->scratch, n, images);
         FX_TRY(w.status);
     }
     fx_remove_dead(g);
-    return FX_OK;
+    return fx_pass_simplify(l);
 }
