@@ -174,6 +174,15 @@ static bool is_act(const fx_node *n)
 
 enum { MOST_VIEWS = 6 };
 
+/* Computed where the caller wants it, which a view of rows is not. */
+static bool is_output(const fx_node *n)
+{
+    for (const fx_use *u = n->first_use; u; u = u->next)
+        if (u->user->opcode == FX_OUTPUT)
+            return true;
+    return false;
+}
+
 /* x, of the type of the last of these views, as what the first one is of. */
 static fx_node *undo(fx_rw *w, fx_node *x, int n, fx_node *const *views)
 {
@@ -215,7 +224,7 @@ static void push_views(fx_graph *g, fx_arena *scratch, fx_node *product, bool im
         if (!n_views || n->opcode != FX_CALL_FUNCTION)
             return;
         fx_node *other = tail_of(n, x, image, &add);
-        if (!other || (!add && !is_act(n)))
+        if (!other || (!add && !is_act(n)) || is_output(n))
             return;
         fx_rw w = fx_rw_at(g, scratch, n);
         fx_node *rows = add ? undo(&w, other, n_views, views) : NULL;

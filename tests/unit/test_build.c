@@ -88,7 +88,7 @@ static void agree(const char *what, fx_graph *g, int limit, bool wrap)
     static const struct {
         const char *target;
         unsigned off;
-    } ways[] = {{"generic", 0}, {"x86_64-avx2", 0}, {"x86_64-avx2", FX_OFF(FUSE)}, {"generic", FX_OFF(INPLACE)}};
+    } ways[] = {{"generic", 0}, {"x86_64-avx2", 0}, {"x86_64-avx2", FX_OFF(FUSE)}, {"generic", FX_OFF(INPLACE)}, {"cuda", 0}};
     size_t n_want, n_got;
     fx_tensor in[MOST], *want, *got;
     size_t n_in = inputs_of(g, limit, wrap, in);
@@ -390,6 +390,52 @@ START_TEST(constant_rows_have_no_variance)
 }
 END_TEST
 
+/* What lower/graph_gpu.c moves out of the way: steps for a CPU, for a GPU. */
+static const struct {
+    const char *text;
+    size_t cpu, gpu;
+} for_gpus[] = {
+    /* queries times a number: attention's scale */
+    {IN("q", "f32[2, 3, 5, 4]") IN("k", "f32[2, 3, 7, 4]") IN("v", "f32[2, 3, 7, 6]") CALL("s", "mul.Tensor", "%q, 0.3")
+     CALL("y", "scaled_dot_product_attention.default", "%s, %k, %v") "output((%y,))\n", 2, 1},
+    {IN("q", "f32[2, 5, 12]") IN("k", "f32[2, 3, 7, 4]") CALL("s", "mul.Tensor", "%q, 0.3") CALL("r", "view.default", "%s, [2, 5, 3, 4]") CALL("t", "permute.default", "%r, [0, 2, 1, 3]")
+     CALL("y", "scaled_dot_product_attention.default", "%t, %k, %k, None, 0.0, False, scale=0.5") "output((%y,))\n", 2, 1},
+    /* used twice: stays */
+    {IN("q", "f32[2, 3, 5, 4]") CALL("s", "mul.Tensor", "%q, 0.3") CALL("y", "scaled_dot_product_attention.default", "%s, %s, %q") "output((%y,))\n", 2, 2},
+    /* rotary: cat(-b, a) */
+    {IN("x", "f32[2, 3, 8]") IN("c", "f32[3, 8]") IN("s", "f32[3, 8]") CALL("a", "slice.Tensor", "%x, 2, 0, 4") CALL("b", "slice.Tensor", "%x, 2, 4, 8") CALL("n", "neg.default", "%b")
+     CALL("r", "cat.default", "[%n, %a], -1") CALL("p", "mul.Tensor", "%x, %c") CALL("t", "mul.Tensor", "%r, %s") CALL("y", "add.Tensor", "%p, %t, alpha=1") "output((%y,))\n", 2, 1},
+    /* views of rows before an addition, an activation or both; rows that are transposed stay, and what is an output */
+    {IN("x", "f32[6, 5]") IN("w", "f32[5, 4]") IN("r", "f32[2, 3, 4]") CALL("m", "mm.default", "%x, %w") CALL("v", "view.default", "%m, [2, 3, 4]") CALL("a", "add.Tensor", "%r, %v, alpha=1")
+     CALL("t", "relu.default", "%a") CALL("y", "cumsum.default", "%t, -1, dtype=None") "output((%y,))\n", 3, 2},
+    {IN("x", "f32[7, 1, 5]") IN("w", "f32[4, 5]") CALL("m", "linear.default", "%x, %w") CALL("p", "permute.default", "%m, [1, 0, 2]") CALL("t", "gelu.default", "%p")
+     CALL("y", "cumsum.default", "%t, -1, dtype=None") "output((%y,))\n", 3, 2},
+    {IN("x", "f32[7, 3, 5]") IN("w", "f32[4, 5]") CALL("m", "linear.default", "%x, %w") CALL("p", "permute.default", "%m, [1, 0, 2]") CALL("t", "gelu.default", "%p")
+     CALL("y", "cumsum.default", "%t, -1, dtype=None") "output((%y,))\n", 3, 3},
+    {IN("x", "f32[6, 5]") IN("w", "f32[5, 4]") IN("r", "f32[2, 3, 4]") CALL("m", "mm.default", "%x, %w") CALL("v", "view.default", "%m, [2, 3, 4]") CALL("a", "add.Tensor", "%r, %v, alpha=2")
+     CALL("y", "cumsum.default", "%a, -1, dtype=None") "output((%y,))\n", 3, 3},
+    {IN("x", "f32[6, 5]") IN("w", "f32[5, 4]") CALL("m", "mm.default", "%x, %w") CALL("v", "view.default", "%m, [2, 3, 4]") CALL("y", "relu.default", "%v") "output((%y,))\n", 2, 2},
+    /* rows of pixels as an image, and a residual that is one */
+    {IN("x", "f32[1, 3, 4, 4]") "%w : f32[8, 3, 1, 1] = placeholder[w]\n" IN("u", "f32[8, 8]") CALL("c", "convolution.default", "%x, %w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1")
+     CALL("p", "permute.default", "%c, [0, 2, 3, 1]") CALL("m", "linear.default", "%p, %u") CALL("i", "permute.default", "%m, [0, 3, 1, 2]") CALL("a", "add.Tensor", "%i, %c, alpha=1")
+     CALL("y", "avg_pool2d.default", "%a, [2, 2], [2, 2], [0, 0], False, True, None") "output((%y,))\n", 7, 6},
+    /* equal numbers and what is made with them */
+    {"buffer z : f32[] = [0.0]\nbuffer w : f32[] = [0.0]\n\n" IN("x", "f32[4, 5]") IN("m", "bool[4, 5]") "%z : f32[] = get_attr[z]\n%w : f32[] = get_attr[w]\n" CALL("a", "where.self", "%m, %x, %z")
+     CALL("b", "where.self", "%m, %x, %w") CALL("s", "cumsum.default", "%a, 0, dtype=None") CALL("t", "cumsum.default", "%b, 1, dtype=None") "output((%s, %t))\n", 4, 3},
+};
+
+START_TEST(gpus_take_fewer_steps)
+{
+    fx_graph *g = graph_of(for_gpus[_i].text);
+    fx_program *p;
+    agree(for_gpus[_i].text, g, 1, false);
+    ck_assert_int_eq(lower_to(g, "generic", 0, FX_FAULT_NONE, &p), FX_OK);
+    ck_assert_msg(p->n_steps == for_gpus[_i].cpu, "%zu steps on a CPU:\n%s", p->n_steps, text_of(p));
+    ck_assert_int_eq(lower_to(g, "cuda", 0, FX_FAULT_NONE, &p), FX_OK);
+    ck_assert_msg(p->n_steps == for_gpus[_i].gpu, "%zu steps on a GPU:\n%s", p->n_steps, text_of(p));
+}
+END_TEST
+
 #define COUNT(table) (int)(sizeof table / sizeof table[0])
 
 static void add_tests(TCase *t)
@@ -400,6 +446,7 @@ static void add_tests(TCase *t)
     tcase_add_loop_test(t, reductions_give_what_the_graph_gives, 0, COUNT(reductions));
     tcase_add_loop_test(t, orders_give_what_the_graph_gives, 0, COUNT(orders));
     tcase_add_loop_test(t, rare_results_are_what_the_graph_gives, 0, COUNT(rare));
+    tcase_add_loop_test(t, gpus_take_fewer_steps, 0, COUNT(for_gpus));
     tcase_add_test(t, nan_is_the_greatest);
     tcase_add_test(t, parallel_reductions_are_refused);
     tcase_add_test(t, constant_rows_have_no_variance);
