@@ -4,6 +4,7 @@
  *     show: proofs               in its place the lines of `fxcc prove`, without times
  *     isl: 100                   operations that a query of isl may take
  *     unproved: warn             what is not proved is no error
+ *     target: cuda               for another target
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #define _POSIX_C_SOURCE 200809L
 #include "fxcc/prove.h"
@@ -72,7 +73,7 @@ static fx_status run_pass(job *j, fx_lower *l, size_t i)
 
 static fx_status apply_passes(job *j, char *list, fx_graph **g, values *before)
 {
-    char *save = NULL, every[1000] = "", *show = head_line(j, "show:"), *isl = head_line(j, "isl:"), *unproved = head_line(j, "unproved:");
+    char *save = NULL, every[1000] = "", *show = head_line(j, "show:"), *isl = head_line(j, "isl:"), *unproved = head_line(j, "unproved:"), *target = head_line(j, "target:");
     fx_text proofs;
     fx_text_init(&proofs, fx_context_arena(j->ctx));
     fx_lower_options opt = { .threads = 1, .off = parts_off(j), .unproved_warn = unproved && strstr(unproved, "warn"), .proof = keep_proof, .proof_user = &proofs };
@@ -81,7 +82,8 @@ static fx_status apply_passes(job *j, char *list, fx_graph **g, values *before)
     free(show);
     free(isl);
     free(unproved);
-    FX_TRY(fx_target_get(j->ctx, "generic", &opt.target));
+    FX_TRY(fx_target_get(j->ctx, target ? strtok_r(target, " \n", &save) : "generic", &opt.target));
+    free(target);
     if (!strcmp(list + strspn(list, " "), "all")) {
         for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
             strcat(strcat(every, " "), passes[i].name);
