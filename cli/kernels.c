@@ -77,7 +77,7 @@ static int report_one(const char *command, const fx_compile_options *options, co
         status = fx_report_kernels(graph, options, list ? print_kernel : NULL, &l, &t);
     report(command, ctx, false);
     fx_context_free(ctx);
-    uint64_t moved = t.read + t.written + t.workspace, least = t.inputs + t.outputs + t.weights + t.intermediates;
+    uint64_t moved = t.read + t.written, least = t.inputs + t.outputs + t.weights + t.intermediates;
     double ratio = least ? (double)moved / (double)least : 1;
     if (json)
         printf("], \"launches\": %zu, \"flops\": %.0f, \"read\": %llu, \"written\": %llu, \"workspace\": %llu, \"least\": {\"inputs\": %llu, \"outputs\": %llu, "

@@ -57,13 +57,16 @@ static size_t workspace(fx_build *b, const fx_call_stmt *c)
     }
 }
 
-/* For a GPU, the product of matrices that a convolution is as it lies; NULL: it is none. Weights of 1 x 1 are a matrix already. */
+/* For a GPU, the product of matrices that a convolution is as it lies; NULL: it is none, or ends in an activation that cuBLASLt's epilogues have
+ * not, so that another kernel would read and write the result once more, where the convolution's own does it. Weights of 1 x 1 are a matrix already. */
 static fx_call_stmt *as_product(fx_build *b, const fx_call_stmt *c)
 {
     fxrt_conv2d_desc d;
     fxrt_gemm_desc g;
     fx_call_to_desc(c, &d);
     if (!fx_target_is_gpu(&b->p->target) || c->kernel != FX_K_conv2d || !fx_call_is_static(c) || !fxrt_cuda_conv2d_as_gemm(&d, &g))
+        return NULL;
+    if (d.act != FXRT_ACT_NONE && d.act != FXRT_ACT_RELU && d.act != FXRT_ACT_GELU_TANH)
         return NULL;
     fx_call_stmt *product = fx_call_new(b, FX_K_matmul);
     fx_call_from_desc(product, &g);
