@@ -240,7 +240,7 @@ static bool alone(const fx_emit *e, size_t which)
     return true;
 }
 
-static void enter_block(fx_emit *e)
+void fx_c_enter_block(fx_emit *e)
 {
     fx_names *inner = FX_NEW(e->local, fx_names);
     fx_names_init(inner, e->local, e->scope);
@@ -248,7 +248,7 @@ static void enter_block(fx_emit *e)
     e->indent++;
 }
 
-static void leave_block(fx_emit *e)
+void fx_c_leave_block(fx_emit *e)
 {
     e->scope = (fx_names *)(uintptr_t)e->scope->outer;
     e->indent--;
@@ -405,7 +405,7 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
     l->name = fx_names_make(&inner, hint, 24, "i");
     const char *type = e->fact->wide ? "ptrdiff_t" : "int";
     fx_emit_line(e, "for (%s %s = 0; %s < %s; %s++) {", type, l->name, l->name, fx_c_dim(e, loop->extent), l->name);
-    enter_block(e);
+    fx_c_enter_block(e);
     fx_names_take(e->scope, l->name);
     return FX_OK;
 }
@@ -415,7 +415,7 @@ static fx_status loop_end(void *user, const fx_stmt *loop)
     fx_emit *e = user;
     if (fx_dim_is(loop->extent, 1))
         return FX_OK;
-    leave_block(e);
+    fx_c_leave_block(e);
     fx_emit_line(e, "}");
     return FX_OK;
 }
@@ -452,7 +452,7 @@ static fx_status if_begin(void *user, const fx_stmt *guard)
     for (int i = 0; i < guard->n_cond; i++)
         fx_printf(&t, "%s%s", i ? " && " : "", condition(e, &guard->cond[i]));
     fx_emit_line(e, "if (%s) {", t.size ? t.data : "1");
-    enter_block(e);
+    fx_c_enter_block(e);
     return FX_OK;
 }
 
@@ -460,7 +460,7 @@ static fx_status if_end(void *user, const fx_stmt *guard)
 {
     (void)guard;
     fx_emit *e = user;
-    leave_block(e);
+    fx_c_leave_block(e);
     fx_emit_line(e, "}");
     return FX_OK;
 }
@@ -632,14 +632,14 @@ static fx_status check_begin(void *user, const fx_stmt *s)
     fx_emit *e = user;
     const char *extent = fx_dim_known(s->extent) ? fx_c_dim(e, s->extent) : fx_arena_printf(e->local, "(uint64_t)%s", fx_c_factor(e, s->extent));
     fx_emit_line(e, "if ((uint64_t)%s < %s) {", e->locals[s->local].name, extent);
-    enter_block(e);
+    fx_c_enter_block(e);
     return FX_OK;
 }
 
 static fx_status check_end(void *user, const fx_stmt *s)
 {
     fx_emit *e = user;
-    leave_block(e);
+    fx_c_leave_block(e);
     fx_emit_line(e, "} else {");
     e->indent++;
     fx_emit_line(e, "%s_FAIL(%s);", e->PREFIX, (const char *)fx_map_get(&e->checks, s));

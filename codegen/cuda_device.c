@@ -15,7 +15,7 @@ static const char prelude[] =
 static fx_device_launch launch_of(fx_emit *e, size_t number)
 {
     const fx_step_facts *f = &e->facts[number];
-    const fx_stmt *nest = fx_cuda_nest(&e->p->steps[number]);
+    const fx_stmt *nest = fx_cuda_nest(e->p->steps[number].body);
     if (nest->kind == FX_ST_CALL)
         return (fx_device_launch){.step = &e->p->steps[number], .call = nest->call, .kernel = e->steps[number]};
     const fx_grid g = fx_cuda_grid(e, &e->p->steps[number]);
@@ -23,7 +23,7 @@ static fx_device_launch launch_of(fx_emit *e, size_t number)
                           .n_bufs = f->n_params};
     for (int a = 0; a < 3; a++) {
         l.threads[a] = g.threads[a];
-        l.blocks[a] = fx_dim_floordiv(e->ctx, fx_dim_plus(e->ctx, g.all[a], g.each[a] - 1), fx_dim_of(g.each[a]));
+        l.blocks[a] = g.blocks[a];
     }
     int *bufs = FX_NEW_ARRAY(e->arena, int, f->n_params + 1);
     for (size_t i = 0; i < f->n_params; i++)

@@ -9,28 +9,26 @@ static bool is_axis(const fx_stmt *s)
     return s && s->kind == FX_ST_LOOP && (s->loop == FX_LOOP_GRID || s->loop == FX_LOOP_BLOCK);
 }
 
+/* Several nests have their blocks one after another along x. */
 fx_grid fx_cuda_grid(fx_emit *e, const fx_step *step)
 {
-    fx_grid g = {.nest = fx_cuda_nest(step), .threads = {1, 1, 1}, .each = {1, 1, 1}, .all = {fx_dim_of(1), fx_dim_of(1), fx_dim_of(1)}};
+    fx_grid g = {.nest = fx_cuda_nest(step->body), .threads = {1, 1, 1}};
+    const fx_stmt *next = fx_cuda_nest(g.nest->next);
     fx_cuda_threads(g.nest, g.threads);
-    for (const fx_stmt *s = g.nest; is_axis(s); s = s->body) {
-        g.all[s->axis] = fx_dim_mul(e->ctx, g.all[s->axis], s->extent);
-        if (s->loop == FX_LOOP_GRID)
-            g.threads[s->axis] = g.each[s->axis] = s->threads;
-    }
+    for (const fx_stmt *s = g.nest; is_axis(s); s = s->body)
+        if (s->loop == FX_LOOP_GRID && s->threads > g.threads[s->axis])
+            g.threads[s->axis] = s->threads;
+    for (int a = 0; a < 3; a++)
+        g.blocks[a] = next ? fx_dim_of(a ? 1 : 0) : fx_cuda_blocks(e, g.nest, a);
+    for (const fx_stmt *n = g.nest; n && next; n = fx_cuda_nest(n->next))
+        g.blocks[0] = fx_dim_add(e->ctx, g.blocks[0], fx_cuda_blocks(e, n, -1));
     return g;
 }
 
-/* So many that all iterations have a thread. */
 static const char *blocks(fx_emit *e, const fx_grid *g, int axis)
 {
-    const fx_dim all = g->all[axis];
-    const int each = g->each[axis];
-    if (fx_dim_known(all))
-        return fx_arena_printf(e->local, "%lld", (long long)((all.value + each - 1) / each));
-    if (each == 1)
-        return fx_arena_printf(e->local, "(unsigned)%s", fx_c_factor(e, all));
-    return fx_arena_printf(e->local, "(unsigned)((%s + %d) / %d)", fx_c_dim(e, all), each - 1, each);
+    fx_dim n = g->blocks[axis];
+    return fx_dim_known(n) ? fx_c_dim(e, n) : fx_arena_printf(e->local, "(unsigned)%s", fx_c_factor(e, n));
 }
 
 static const char *threads(fx_emit *e, const fx_grid *g, int axis)
@@ -55,10 +53,13 @@ static const char *dim3(fx_emit *e, const fx_grid *g, const char *along(fx_emit 
 /* A grid may have no blocks at some sizes, and CUDA refuses to launch it. */
 static const char *condition(fx_emit *e, const fx_grid *g)
 {
+    fx_symbols symbols = fx_program_symbols(e->p);
     fx_text t;
     fx_text_init(&t, e->local);
+    if (fx_cuda_nest(g->nest->next))
+        return fx_dim_at_least(e->ctx, symbols, g->blocks[0], 1) ? NULL : fx_arena_printf(e->local, "%s > 0", fx_c_dim(e, g->blocks[0]));
     for (const fx_stmt *s = g->nest; is_axis(s); s = s->body)
-        if (!fx_dim_at_least(e->ctx, fx_program_symbols(e->p), s->extent, 1))
+        if (!fx_dim_at_least(e->ctx, symbols, s->extent, 1))
             fx_printf(&t, "%s%s > 0", t.size ? " && " : "", fx_c_dim(e, s->extent));
     return t.size ? t.data : NULL;
 }

@@ -6,9 +6,8 @@
 
 /* ---- launches ------------------------------------------------------------------------------------------------------------- */
 
-const fx_stmt *fx_cuda_nest(const fx_step *launch)
+const fx_stmt *fx_cuda_nest(const fx_stmt *s)
 {
-    const fx_stmt *s = launch->body;
     while (s && s->kind == FX_ST_COMMENT)
         s = s->next;
     return s;
@@ -19,9 +18,14 @@ static bool is_loop(const fx_stmt *s, fx_loop_kind kind)
     return s && s->kind == FX_ST_LOOP && s->loop == kind;
 }
 
+static bool is_axis(const fx_stmt *s)
+{
+    return is_loop(s, FX_LOOP_GRID) || is_loop(s, FX_LOOP_BLOCK);
+}
+
 static bool is_empty(const fx_stmt *s)
 {
-    for (; is_loop(s, FX_LOOP_GRID) || is_loop(s, FX_LOOP_BLOCK); s = s->body)
+    for (; is_axis(s); s = s->body)
         if (fx_dim_known(s->extent) && s->extent.value <= 0)
             return true;
     return false;
@@ -118,30 +122,39 @@ static fx_status check_blocks(const fx_program *p, const fx_step *step, const fx
     return FX_OK;
 }
 
-/* Comments belong to the launch that follows them. */
+/* Comments belong to the nest that follows them; nests beside one another are one launch. */
 static fx_status split_step(fx_program *out, const fx_step *step)
 {
-    fx_stmt *first = NULL, **tail = &first;
+    fx_step launch = *step;
+    fx_stmt *comments = NULL, **tail = &launch.body, **comment = &comments;
+    launch.body = NULL;
     for (const fx_stmt *s = step->body; s; s = s->next) {
-        fx_stmt *copy = *tail = fx_stmt_copy(out, s);
-        copy->next = NULL;
-        tail = &copy->next;
-        if (s->kind == FX_ST_COMMENT)
+        if (s->kind == FX_ST_COMMENT) {
+            *comment = fx_stmt_copy(out, s);
+            comment = &(*comment)->next;
             continue;
+        }
         if (s->kind == FX_ST_CALL && !*fx_kernel_get(s->call->kernel)->cuda)
             return fx_fail(out->ctx, FX_INTERNAL, &step->loc, "step '%s': the kernel %s, of which GPUs have none", step->name, fx_kernel_get(s->call->kernel)->name);
-        if (s->kind != FX_ST_CALL && !is_loop(s, FX_LOOP_GRID) && !is_loop(s, FX_LOOP_BLOCK))
+        if (s->kind != FX_ST_CALL && !is_axis(s))
             return fx_fail(out->ctx, FX_INTERNAL, &step->loc, "step '%s': a statement outside a loop over a grid or blocks", step->name);
         if (is_loop(s, FX_LOOP_BLOCK))
             FX_TRY(check_blocks(out, step, s));
-        if (!is_empty(s)) { /* a call is none */
-            fx_step launch = *step;
-            launch.body = first;
+        if (!s->beside && launch.body) {
             FX_PUSH(out->arena, out->steps, out->n_steps, out->cap_steps) = launch;
+            launch.body = NULL;
+            tail = &launch.body;
         }
-        first = NULL;
-        tail = &first;
+        if (!is_empty(s)) {
+            *comment = fx_stmt_copy(out, s);
+            *tail = comments;
+            tail = &(*comment)->next;
+        }
+        comments = NULL;
+        comment = &comments;
     }
+    if (launch.body)
+        FX_PUSH(out->arena, out->steps, out->n_steps, out->cap_steps) = launch;
     return FX_OK;
 }
 
@@ -238,7 +251,7 @@ static void put_guard(fx_emit *e)
 {
     fx_text t;
     fx_text_init(&t, e->local);
-    for (const fx_stmt *s = fx_cuda_nest(e->step); is_loop(s, FX_LOOP_GRID); s = s->body)
+    for (const fx_stmt *s = e->nest; is_loop(s, FX_LOOP_GRID); s = s->body)
         if (fx_cuda_guard(s))
             fx_printf(&t, "%s%s >= %s", t.size ? " || " : "", e->loops[s->var].name, fx_c_dim(e, s->extent));
     if (!t.size)
@@ -290,42 +303,81 @@ static fx_status aligned_end(fx_emit *e, const fx_stmt *loop)
     return FX_OK;
 }
 
-/* The number of the block that the loop counts: loops of one axis share it, the innermost fastest. */
-static const char *block_number(fx_emit *e, const fx_stmt *loop)
+/* How many blocks the loop needs, for all its iterations to have a thread. */
+static fx_dim blocks_of(fx_emit *e, const fx_stmt *s)
+{
+    if (s->loop == FX_LOOP_BLOCK || s->threads == 1)
+        return s->extent;
+    return fx_dim_floordiv(e->ctx, fx_dim_plus(e->ctx, s->extent, s->threads - 1), fx_dim_of(s->threads));
+}
+
+fx_dim fx_cuda_blocks(fx_emit *e, const fx_stmt *nest, int axis)
+{
+    fx_dim all = fx_dim_of(1);
+    for (const fx_stmt *s = nest; is_axis(s); s = s->body)
+        if (axis < 0 || s->axis == axis)
+            all = fx_dim_mul(e->ctx, all, blocks_of(e, s));
+    return all;
+}
+
+/* The number of the block that the loop counts: loops of one axis share it, in a kernel of several nests all of a nest; the innermost is the fastest. */
+static const char *number_of(fx_emit *e, const fx_stmt *loop)
 {
     fx_text t;
     fx_text_init(&t, e->local);
     bool around = false;
-    for (const fx_stmt *s = fx_cuda_nest(e->step); s != loop; s = s->body)
-        around |= s->axis == loop->axis && !fx_dim_is(s->extent, 1);
-    fx_printf(&t, "blockIdx.%c", "xyz"[loop->axis]);
-    for (const fx_stmt *s = loop->body; is_loop(s, loop->loop); s = s->body)
-        if (s->axis == loop->axis && !fx_dim_is(s->extent, 1))
-            fx_printf(&t, " / %s", fx_c_factor(e, s->extent));
+    for (const fx_stmt *s = e->nest; s != loop; s = s->body)
+        around |= (e->block_number || s->axis == loop->axis) && !fx_dim_is(blocks_of(e, s), 1);
+    if (e->block_number)
+        fx_printf(&t, "%s%s", e->fact->wide ? "(ptrdiff_t)" : "", e->block_number);
+    else
+        fx_printf(&t, "%sblockIdx.%c", e->fact->wide ? "(ptrdiff_t)" : "", "xyz"[loop->axis]);
+    for (const fx_stmt *s = loop->body; is_axis(s); s = s->body)
+        if ((e->block_number || s->axis == loop->axis) && !fx_dim_is(blocks_of(e, s), 1))
+            fx_printf(&t, " / %s", fx_c_factor(e, blocks_of(e, s)));
     if (around)
-        fx_printf(&t, " %% %s", fx_c_factor(e, loop->extent));
+        fx_printf(&t, " %% %s", fx_c_factor(e, blocks_of(e, loop)));
     return t.data;
 }
 
-static fx_status grid_begin(fx_emit *e, const fx_stmt *loop)
+static void axis_begin(fx_emit *e, const fx_stmt *loop)
 {
     static const char *const usual[] = {"x", "y", "z"};
     fx_loopname *l = &e->loops[loop->var];
+    const char *type = e->fact->wide ? "ptrdiff_t" : "int";
     char axis = usual[loop->axis][0];
-    bool alone = loop->loop == FX_LOOP_BLOCK || loop->threads == 1;
     l->extent = loop->extent;
     l->name = NULL;
     if (fx_dim_is(loop->extent, 1))
-        return FX_OK;
+        return;
     l->name = fx_names_make(e->scope, loop->hint ? loop->hint : usual[loop->axis], 24, "i");
-    const char *type = e->fact->wide ? "ptrdiff_t" : "int", *cast = e->fact->wide ? "(ptrdiff_t)" : "";
-    if (alone)
-        fx_emit_line(e, "const %s %s = %s;", type, l->name, block_number(e, loop));
-    else if (fx_dim_known(loop->extent) && loop->extent.value <= loop->threads)
+    if (loop->loop == FX_LOOP_BLOCK || loop->threads == 1)
+        fx_emit_line(e, "const %s %s = %s;", type, l->name, number_of(e, loop));
+    else if (fx_dim_is(blocks_of(e, loop), 1))
         fx_emit_line(e, "const %s %s = threadIdx.%c;", type, l->name, axis);
     else
-        fx_emit_line(e, "const %s %s = %sblockIdx.%c * %d + threadIdx.%c;", type, l->name, cast, axis, loop->threads, axis);
-    return FX_OK;
+        fx_emit_line(e, "const %s %s = %s * %d + threadIdx.%c;", type, l->name, number_of(e, loop), loop->threads, axis);
+}
+
+/* In a kernel of several nests each takes its blocks, and the next one counts from there. */
+static void nest_begin(fx_emit *e, const fx_stmt *nest)
+{
+    e->nest = nest;
+    if (!e->block_number || !fx_cuda_nest(nest->next))
+        return;
+    fx_emit_line(e, "if (%s < %s) {", e->block_number, fx_c_dim(e, fx_cuda_blocks(e, nest, -1)));
+    fx_c_enter_block(e);
+}
+
+static void nest_end(fx_emit *e, const fx_stmt *nest)
+{
+    e->nest = NULL;
+    if (!e->block_number || !fx_cuda_nest(nest->next))
+        return;
+    fx_emit_line(e, "return;");
+    fx_c_leave_block(e);
+    fx_emit_line(e, "}");
+    fx_emit_line(e, "%s -= %s;", e->block_number, fx_c_dim(e, fx_cuda_blocks(e, nest, -1)));
 }
 
 /* ---- threads of a block ----------------------------------------------------------------------------------------------------------- */
@@ -426,8 +478,16 @@ static fx_status barrier(void *user, const fx_stmt *s)
 static fx_status step_begin(void *user, const fx_step *step)
 {
     fx_emit *e = user;
+    const fx_stmt *nest = fx_cuda_nest(step->body);
     e->block = NULL;
-    return fx_c_step_hooks.step_begin(user, step);
+    e->nest = NULL;
+    e->block_number = NULL;
+    FX_TRY(fx_c_step_hooks.step_begin(user, step));
+    if (fx_cuda_nest(nest->next)) {
+        e->block_number = fx_names_make(e->scope, "block", 24, "block");
+        fx_emit_line(e, "int %s = blockIdx.x;", e->block_number);
+    }
+    return FX_OK;
 }
 
 static fx_status loop_begin(void *user, const fx_stmt *loop)
@@ -446,7 +506,9 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
     }
     if (loop->loop != FX_LOOP_GRID && loop->loop != FX_LOOP_BLOCK)
         return fx_c_step_hooks.loop_begin(user, loop);
-    FX_TRY(grid_begin(e, loop));
+    if (!e->nest)
+        nest_begin(e, loop);
+    axis_begin(e, loop);
     if (!is_loop(loop->body, loop->loop)) {
         if (loop->loop == FX_LOOP_GRID)
             put_guard(e);
@@ -458,7 +520,10 @@ static fx_status loop_begin(void *user, const fx_stmt *loop)
 
 static fx_status loop_end(void *user, const fx_stmt *loop)
 {
-    if (loop->loop == FX_LOOP_GRID || loop->loop == FX_LOOP_BLOCK)
+    fx_emit *e = user;
+    if (loop == e->nest)
+        nest_end(e, loop);
+    if (is_axis(loop))
         return FX_OK;
     if (loop->loop == FX_LOOP_THREAD)
         return threads_end(user, loop);

@@ -149,6 +149,8 @@ typedef struct fx_emit {
     fx_loopname *loops;          /* by loop variable */
     const char **params;         /* by buffer: its name as parameter; NULL: none */
     fx_piece *pieces; size_t n_pieces, cap_pieces; /* CUDA: of the aligned loop at hand */
+    const fx_stmt *nest;         /* CUDA: the outermost loop around */
+    const char *block_number;    /* CUDA, a kernel of several nests: counts each one's blocks from 0; NULL: of one */
     fx_block *block;             /* CUDA: of the kernel at hand; NULL: its threads are each alone */
     int in_threads;              /* CUDA: loops over threads around */
     bool narrow;                 /* CUDA: not all threads of the block run them */
@@ -195,6 +197,8 @@ extern const fx_hooks fx_c_scan_hooks, fx_c_step_hooks;
 fx_status fx_c_refuse(fx_emit *e, const char *what);
 fx_status fx_c_scan_loop(void *user, const fx_stmt *loop);
 fx_status fx_c_step_begin(void *user, const fx_step *step); /* comment, head, sizes */
+void fx_c_enter_block(fx_emit *e);               /* indentation and names */
+void fx_c_leave_block(fx_emit *e);
 fx_status fx_c_scan(fx_emit *e);                 /* fills facts and what follows from them */
 fx_status fx_c_steps(fx_emit *e, fx_text *t, const fx_hooks *hooks); /* one function a step */
 /* "function(before &desc, x, ... after);" behind the descriptor's declaration; workspace: also an argument for it. */
@@ -254,7 +258,8 @@ bool fx_c_changes_inputs(const fx_emit *e);
 
 /* cuda_stmt.c: launches as kernels */
 fx_status fx_cuda_launches(fx_program *p, fx_program *out); /* the same with a step for each launch; refuses what has no CUDA form */
-const fx_stmt *fx_cuda_nest(const fx_step *launch); /* its loop over a grid or blocks, behind comments */
+const fx_stmt *fx_cuda_nest(const fx_stmt *s);   /* in a list: the next loop over a grid or blocks, behind comments */
+fx_dim fx_cuda_blocks(fx_emit *e, const fx_stmt *nest, int axis); /* how many it needs along the axis; -1: in all */
 void fx_cuda_threads(const fx_stmt *s, int64_t threads[3]); /* of a block: at least those, along each axis */
 bool fx_cuda_guard(const fx_stmt *grid);         /* whether the last block of the axis has threads too many */
 fx_status fx_cuda_scan(fx_emit *e);
@@ -270,9 +275,8 @@ void fx_cuda_plan(fx_emit *e, fx_text *t);       /* NAME_plan, which create call
 
 /* cuda_launch.c: in NAME_run, a launch for each kernel */
 typedef struct fx_grid {
-    const fx_stmt *nest;
-    fx_dim all[3];               /* iterations along each axis: loops of one axis, one for each of the others' */
-    int each[3];                 /* of them a block does so many */
+    const fx_stmt *nest;         /* the first of its nests */
+    fx_dim blocks[3];
     int64_t threads[3];          /* of a block */
 } fx_grid;
 fx_grid fx_cuda_grid(fx_emit *e, const fx_step *launch);

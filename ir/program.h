@@ -149,6 +149,8 @@ typedef struct fx_stmt {
     bool aligned;              /* VECTOR in a GRID: what its iterations read or write along it is neighbours, `extent` of them, whose first one lies at a
                                   multiple of the extent: at most 16 bytes, read before and written behind the loop at once. Only stores and locals are
                                   inside, and nothing that it stores to is read */
+    bool beside;               /* GRID, outermost: in one launch with the nest before it (comments aside), whose blocks are as large; what they store to is
+                                  apart from all the others touch */
     const char *hint;          /* name of the axis: "n", "h", "c" */
     struct fx_stmt *body;      /* LOOP, IF, CHECK */
     /* STORE buf[index] = value; LOCAL dtype local = value; SET local = value; REDUCE local = op over all threads' local, see below */
@@ -292,6 +294,9 @@ fx_status fx_program_verify(fx_program *p, bool planned, const char *where);
 
 /* ---- program_types.c: FX_ERR_UNSUPPORTED names the tensor or step of a type that the program's target has not */
 fx_status fx_program_check_types(const fx_program *p);
+
+/* Whether two loops of a list may run at once: neither stores to an element that the other touches. */
+bool fx_nests_apart(fx_program *p, const fx_stmt *a, const fx_stmt *b);
 
 /* ---- program_print.c, program_parse.c ---------------------------------------------------------------------- */
 /* Weights of at most 64 elements with their values, larger ones by name, size and hash. */

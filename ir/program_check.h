@@ -69,6 +69,8 @@ bool fx_check_op_takes(fx_sop op, fx_dtype d);                     /* program_ve
 void fx_check_call(fx_check *c, const fx_call_stmt *call);
 /* program_races.c: the loop just entered, the last of c->vars, around s->body, whose indices are sound. */
 void fx_check_parallel(fx_check *c, const fx_stmt *s);
+/* Two loops of a list, whose indices are sound; *buf: where they meet. */
+bool fx_check_apart(fx_check *c, const fx_stmt *a, const fx_stmt *b, int *buf);
 const char *fx_check_loop_kind(fx_loop_kind kind);
 /* program_lives.c: bounds, written before read, lives; then the plan. */
 void fx_check_accesses(fx_check *c);

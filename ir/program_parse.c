@@ -292,6 +292,7 @@ static fx_status parse_loop(parser *p, fx_stmt *s)
             int64_t threads;
             FX_TRY(fx_lex_range(lx, "threads of a block", 1, 1024, &threads));
             s->threads = (int)threads;
+            s->beside = fx_lex_accept(lx, "beside");
         }
     }
     if (lx->kind == FX_T_STRING)

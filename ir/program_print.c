@@ -213,6 +213,8 @@ static void put_loop(fx_text *t, const fx_stmt *s)
         fx_printf(t, " %s", s->axis == 0 ? "x" : s->axis == 1 ? "y" : s->axis == 2 ? "z" : "?");
     if (s->loop == FX_LOOP_GRID)
         fx_printf(t, " %d", s->threads);
+    if (s->beside)
+        fx_puts(t, " beside");
     if (s->aligned)
         fx_puts(t, " aligned");
     if (s->hint) {

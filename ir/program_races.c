@@ -499,3 +499,31 @@ void fx_check_parallel(fx_check *c, const fx_stmt *s)
         }
     }
 }
+
+/* ---- nests of one launch ------------------------------------------------------------------------------------------------ */
+
+bool fx_check_apart(fx_check *c, const fx_stmt *a, const fx_stmt *b, int *buf)
+{
+    race r = {.c = c, .loop = a};
+    new_phase(&r);
+    collect_inside(&r, a->var, a->extent, a);
+    size_t of_a = r.n_accesses;
+    collect_inside(&r, b->var, b->extent, b);
+    question q = {.c = c, .vars = r.vars, .n = r.n, .apart = r.n};
+    for (size_t i = 0; i < of_a; i++)
+        for (size_t k = of_a; k < r.n_accesses; k++) {
+            *buf = r.v[i].buf;
+            if (r.v[k].buf == *buf && (r.v[i].stored || r.v[k].stored) && indices_meet(&q, r.v[i].index, r.v[k].index))
+                return false;
+        }
+    return true;
+}
+
+bool fx_nests_apart(fx_program *p, const fx_stmt *a, const fx_stmt *b)
+{
+    int buf;
+    fx_check c = {.p = p, .ctx = p->ctx, .symbols = fx_program_symbols(p), .step = -1, .arena = fx_arena_create(p->ctx)};
+    bool apart = fx_check_apart(&c, a, b, &buf);
+    fx_arena_free(c.arena);
+    return apart;
+}

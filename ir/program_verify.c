@@ -464,6 +464,44 @@ static void check_nesting(fx_check *c, const fx_stmt *s)
         fx_check_bad(c, "the thread loop v%d is inside a guard", s->var);
 }
 
+static bool is_grid(const fx_stmt *s)
+{
+    return s && s->kind == FX_ST_LOOP && s->loop == FX_LOOP_GRID;
+}
+
+/* Of a block of the nest, along the axis. */
+static int threads_along(const fx_stmt *nest, int axis)
+{
+    int threads = 1;
+    for (; is_grid(nest); nest = nest->body)
+        threads = nest->axis == axis ? threads * nest->threads : threads;
+    return threads;
+}
+
+/* A nest that runs with those before it in the list: what program.h says of them. */
+static void check_beside(fx_check *c, const fx_stmt *list, const fx_stmt *s)
+{
+    const fx_stmt *first = NULL, *before = NULL;
+    int buf;
+    for (const fx_stmt *t = list; t != s; t = t->next) {
+        if (t->kind == FX_ST_COMMENT)
+            continue;
+        first = first && is_grid(t) && t->beside ? first : t;
+        before = t;
+    }
+    if (!is_grid(s) || !is_grid(before) || c->n_vars) {
+        fx_check_bad(c, "the loop v%d is beside another one: expected two outermost grid loops", s->var);
+        return;
+    }
+    for (int axis = 0; axis < 3; axis++)
+        if (threads_along(s, axis) != threads_along(before, axis))
+            fx_check_bad(c, "the grid loops v%d and v%d are of one launch, but their blocks have %d and %d threads along %c", before->var, s->var,
+                         threads_along(before, axis), threads_along(s, axis), "xyz"[axis]);
+    for (const fx_stmt *t = first; t != s; t = t->next)
+        if (is_grid(t) && !fx_check_apart(c, t, s, &buf))
+            fx_check_bad(c, "the grid loops v%d and v%d are of one launch, but meet at elements of '%s'", t->var, s->var, fx_check_buf_name(c, buf));
+}
+
 static bool enter(fx_check *c, int var, fx_dim extent, fx_loop_kind kind, const fx_stmt *at)
 {
     if (c->n_vars == FX_CHECK_DEPTH) {
@@ -573,10 +611,14 @@ static void check_stmts(fx_check *c, const fx_stmt *s, int depth)
         return;
     }
     size_t visible = c->n_locals, arrays = c->n_arrays;
+    const fx_stmt *list = s;
     for (; s; s = s->next) {
+        int before = c->findings;
         switch (s->kind) {
         case FX_ST_LOOP:
             check_loop(c, s, depth);
+            if (s->beside && c->findings == before)
+                check_beside(c, list, s);
             break;
         case FX_ST_STORE:
             check_store(c, s);

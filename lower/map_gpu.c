@@ -1,8 +1,8 @@
 /* lower/map_gpu.c: for a GPU, the statements of each step as launches: nests of loops over a grid.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
- * It comes after memory: which iterations may run at once depends on which buffers lie on one another. Each nest is a launch of its own, in the
- * step's order, as launches of one stream wait for one another. Calls of kernels stay: they launch what they need themselves. */
+ * It comes after memory: which iterations may run at once depends on which buffers lie on one another. Each nest is a launch, in the step's
+ * order, as launches of one stream wait for one another; those that need not wait may be one (map_beside.c). Calls of kernels stay: they launch what they need themselves. */
 #include "lower/map_gpu.h"
 
 static bool is_launch(const fx_stmt *s)
@@ -103,5 +103,6 @@ fx_status fx_pass_map_gpu(fx_lower *l)
         m.r.step = (int)i;
         map_step(&m, &p->steps[i]);
     }
+    fx_map_beside(&m);
     return FX_OK;
 }

@@ -87,4 +87,7 @@ fx_stmt *fx_map_rows(fx_gpu_map *m, const fx_stmt *list);
 /* map_transpose.c: the nest through tiles of shared memory, where it reads along another loop than it writes along; NULL: it does not, or is too small. */
 fx_stmt *fx_map_transpose(fx_map_nest *w);
 
+/* map_beside.c: nests of one launch, of steps as they are mapped; steps whose nests are in another one's launch are no steps any more. */
+void fx_map_beside(fx_gpu_map *m);
+
 #endif

@@ -147,6 +147,7 @@ static void put_list(fx_nest_keys *k, const fx_stmt *s, bool all)
             put(k, s->axis);
             put(k, s->threads);
             put(k, s->aligned);
+            put(k, s->beside);
             break;
         case FX_ST_STORE:
             put_buf(k, s->buf);

@@ -301,6 +301,30 @@ static bool same_place(void *user, int a, int b)
     return fx_prove_same_place(user, a, b);
 }
 
+/* The nests of a launch that are before this one in it. */
+static void prove_beside(proofs *q, const fx_step *step, const fx_stmt *s)
+{
+    fx_prover *r = &q->r;
+    double start = now();
+    const fx_stmt *first = NULL;
+    const char *text = "no loop over a grid before it";
+    bool apart = true;
+    int n = 0;
+    for (const fx_stmt *t = step->body; t != s; t = t->next)
+        first = first && (t->kind == FX_ST_COMMENT || t->beside) ? first : t;
+    r->by = 0;
+    for (const fx_stmt *t = first; t && t != s && apart; t = t->next)
+        if (t->kind != FX_ST_COMMENT) {
+            apart = t->kind == FX_ST_LOOP && fx_prove_apart(r, t, s, &text);
+            n++;
+        }
+    fx_proof proof = {.step = step->name, .loop = loops_text(r, s), .what = fx_arena_printf(r->kept, "apart from the %d nests before it in its launch", n),
+                      .seconds = now() - start, .proved = n && apart, .by = by_text(r, r->by),
+                      .missing = n && apart ? NULL : fx_arena_printf(r->kept, "%s", text)};
+    line(q, &proof);
+    fx_arena_reset(r->arena);
+}
+
 static void prove_statement(proofs *q, const fx_step *step, const fx_stmt *s)
 {
     double start = now();
@@ -355,8 +379,11 @@ fx_status fx_pass_prove(fx_lower *l)
     for (size_t i = 0; i < p->n_steps; i++) {
         q.r.step = (int)i;
         for (const fx_stmt *s = p->steps[i].body; s; s = s->next)
-            if (s->kind != FX_ST_COMMENT && s->kind != FX_ST_ARRAY)
+            if (s->kind != FX_ST_COMMENT && s->kind != FX_ST_ARRAY) {
                 prove_statement(&q, &p->steps[i], s);
+                if (s->beside)
+                    prove_beside(&q, &p->steps[i], s);
+            }
     }
     prove_memory(&q);
     return q.unproved && !l->opt->unproved_warn ? FX_INTERNAL : FX_OK;

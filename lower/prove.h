@@ -70,6 +70,9 @@ bool fx_prove_distinct_isl(fx_prover *r, const fx_prove_scope *sa, const fx_affi
 /* The iterations of a loop that run at once touch different elements. outer: the scope around the loop. */
 bool fx_prove_parallel(fx_prover *r, const fx_prove_scope *outer, const fx_stmt *loop, const char **text);
 
+/* Two loops of a list may run at once: what one stores to, the other does not touch. */
+bool fx_prove_apart(fx_prover *r, const fx_stmt *a, const fx_stmt *b, const char **text);
+
 /* ---- prove_memory.c ---- */
 /* Buffers that live at once lie apart, or take each other's place element by element. f is called for each pair that is not proved. */
 int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const char *text), void *user);

@@ -390,3 +390,42 @@ bool fx_prove_parallel(fx_prover *r, const fx_prove_scope *outer, const fx_stmt 
     *text = c.text;
     return !c.text;
 }
+
+/* ---- nests of one launch ---------------------------------------------------------------------------------------------------- */
+
+static bool never_meet(fx_prover *r, const touch *a, const touch *b)
+{
+    if (a->buf != b->buf) /* two that share a place do so from one end, if at all: nothing is known of their elements */
+        return false;
+    fx_prove_form fa = fx_prove_form_of(r, a->scope, a->index), fb = fx_prove_form_of(r, b->scope, b->index);
+    fx_symbols all = r->symbols;
+    r->symbols = fx_prove_where(r, b->scope, fx_prove_where(r, a->scope, all));
+    bool distinct = fx_prove_distinct(r, &fa, &fb, 0, NULL, INT_MIN);
+    r->symbols = all;
+    if (distinct || never_runs(r, a->scope) || never_runs(r, b->scope)) {
+        r->by |= FX_BY_STRIDES;
+        return true;
+    }
+    if (fx_prove_distinct_isl(r, a->scope, a->index, b->scope, b->index, 0, INT_MIN)) {
+        r->by |= FX_BY_ISL;
+        return true;
+    }
+    return false;
+}
+
+bool fx_prove_apart(fx_prover *r, const fx_stmt *a, const fx_stmt *b, const char **text)
+{
+    race c[2] = {{.r = r, .loop = a}, {.r = r, .loop = b}};
+    for (int k = 0; k < 2; k++)
+        collect_in(&c[k], c[k].loop->var, c[k].loop->extent, c[k].loop->body);
+    *text = c[0].text ? c[0].text : c[1].text;
+    for (size_t i = 0; i < c[0].n && !*text; i++)
+        for (size_t k = 0; k < c[1].n && !*text; k++) {
+            const touch *x = &c[0].t[i], *y = &c[1].t[k];
+            if ((x->write || y->write) && fx_prove_same_place(r, x->buf, y->buf) && !never_meet(r, x, y))
+                *text = fx_arena_printf(r->arena, "v%d and v%d, of one launch, may meet: the %s '%s' at %s and the %s '%s' at %s", a->var, b->var,
+                                        x->write ? "store to" : "load of", r->p->bufs[x->buf].name, index_text(r, x->index), y->write ? "store to" : "load of",
+                                        r->p->bufs[y->buf].name, index_text(r, y->index));
+        }
+    return !*text;
+}

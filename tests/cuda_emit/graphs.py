@@ -161,6 +161,11 @@ CASES = [
     dict(name="windows", inputs=[("f32", (4, 3, 5, 3, 8))], graph=graph_of(
         [("x", "f32[4, 3, 5, 3, 8]")], ["p : f32[4, 5, 3, 3, 8] = permute.default(%x, [0, 2, 1, 3, 4])", "s : f32[4, 5, 3, 2, 8] = slice.Tensor(%p, 3, 0, 2)",
                                        "a : f32[4, 5, 3, 2, 8] = relu.default(%s)"], "%a")),
+    # Parts in one launch: of a roll over two dims, of concatenations, with an index that is data.
+    dict(name="together", exact=False, inputs=[("f32", (2, 12, 14, 8)), ("f32", (2, 5)), ("i64", (3,), [4, 0, 2])], graph=graph_of(
+        [("x", "f32[2, 12, 14, 8]"), ("y", "f32[2, 5]"), ("i", "i64[3]")],
+        ["r : f32[2, 12, 14, 8] = roll.default(%x, [-3, 5], [1, 2])", "a : f32[2, 12, 14, 8] = add.Tensor(%r, %x)", "s : f32[2, 3] = index_select.default(%y, 1, %i)",
+         "t : f32[2, 3] = sigmoid.default(%s)", "c : f32[2, 13] = cat.default([%t, %y, %y], 1)"], "%a, %c")),
     # An input that the run changes.
     dict(name="inplace", inputs=[("f32", (50,)), ("f32", (50,))], graph=graph_of(
         [("x", "f32[50]"), ("y", "f32[50]")], ["a : f32[50] = mul.Tensor(%x, %y)", "b : f32[50] = add_.Tensor(%x, %a)", "c : f32[50] = neg.default(%b)"], "%c")),

@@ -76,6 +76,52 @@ static const char *const spelt =
     "    }\n"
     "}\n";
 
+/* Nests of one launch: each takes its blocks of the grid, whatever their axes. */
+static const char *const nests = BUFFERS
+    "step s {\n"
+    "    for v0 in 5 grid z 1 {\n"
+    "        for v1 in 8 grid y 3 {\n"
+    "            for v2 in 32 grid x 32 \"w\" {\n"
+    "                y[256*v0 + 32*v1 + v2] = x[v2]\n"
+    "            }\n"
+    "        }\n"
+    "    }\n"
+    "    for v5 in 0 grid y 3 beside {\n"
+    "        for v6 in 32 grid x 32 {\n"
+    "            y[v6] = 0.0:f32\n"
+    "        }\n"
+    "    }\n"
+    "    for v3 in 2 grid y 3 beside {\n"
+    "        for v4 in 384 grid x 32 {\n"
+    "            y[384*v3 + v4 + 1280] = 1.0:f32\n"
+    "        }\n"
+    "    }\n"
+    "    for v7 in 2 grid x 32 {\n"
+    "        z[v7] = 0.0:f32\n"
+    "    }\n"
+    "}\n";
+
+static const char *const nests_spelt =
+    "static __global__ void net_s(const float *__restrict__ x, float *__restrict__ y)\n"
+    "{\n"
+    "    int block = blockIdx.x;\n"
+    "    if (block < 15) {\n"
+    "        const int z = block / 3;\n"
+    "        const int y2 = block % 3 * 3 + threadIdx.y;\n"
+    "        const int w = threadIdx.x;\n"
+    "        if (y2 >= 8)\n"
+    "            return;\n"
+    "        y[z * 256 + y2 * 32 + w] = x[w];\n"
+    "        return;\n"
+    "    }\n"
+    "    block -= 15;\n"
+    "    const int y2 = threadIdx.y;\n"
+    "    const int x2 = block * 32 + threadIdx.x;\n"
+    "    if (y2 >= 2)\n"
+    "        return;\n"
+    "    y[y2 * 384 + x2 + 1280] = 1.0f;\n"
+    "}\n";
+
 static const struct {
     const char *from, *to, *there, *refused; /* there: in the source */
 } cases[] = {
@@ -122,22 +168,30 @@ START_TEST(blocks)
 }
 END_TEST
 
-START_TEST(whole_kernel)
+/* The first kernel of the program, and a launch. */
+static void spells(const char *text, const char *kernel, const char *launch)
 {
     fx_status st;
     fx_text messages;
     fx_program *p;
-    ck_assert_msg(verify_text(tiles, false, &messages, &p) == FX_OK, "%s", messages.data);
-    const char *got = source(tiles, &st), *at = strstr(got, "static __global__");
+    ck_assert_msg(verify_text(text, false, &messages, &p) == FX_OK, "%s", messages.data);
+    const char *got = source(text, &st), *at = strstr(got, "static __global__");
     ck_assert_int_eq(st, FX_OK);
     ck_assert_ptr_nonnull(at);
-    ck_assert_str_eq(fx_arena_printf(fx_context_arena(ctx), "%.*s", (int)strlen(spelt), at), spelt);
+    ck_assert_str_eq(fx_arena_printf(fx_context_arena(ctx), "%.*s", (int)strlen(kernel), at), kernel);
+    ck_assert_msg(strstr(got, launch) != NULL, "no %s", launch);
+}
+
+START_TEST(whole_kernels)
+{
+    spells(tiles, spelt, "NET_LAUNCH(net_s, dim3(2), dim3(32, 8), x, y, z);");
+    spells(nests, nests_spelt, "NET_LAUNCH(net_s, dim3(27), dim3(32, 3), x, y);");
 }
 END_TEST
 
 static void add(TCase *t)
 {
-    tcase_add_test(t, whole_kernel);
+    tcase_add_test(t, whole_kernels);
     tcase_add_loop_test(t, blocks, 0, sizeof cases / sizeof *cases);
 }
 

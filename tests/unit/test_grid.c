@@ -21,9 +21,43 @@ static const char *const pieces = HEAD("gpu")
     "    }\n"
     "}\n";
 
-static const struct {
+/* Two nests of one launch, the halves of a concatenation. */
+static const char *const halves = HEAD("gpu")
+    "sizes arena=0 weights=0 live=0 hash=0x0000000000000000\n"
+    "buffer x : input 0 f32[6, 32]\n"
+    "buffer y : output 0 f32[6, 64]\n"
+    "input x \"x\" = x f32[6, 32]\n"
+    "output y \"y\" = y f32[6, 64]\n"
+    "\n"
+    "step s {\n"
+    "    for v0 in 6 grid y 2 {\n"
+    "        for v1 in 32 grid x 16 {\n"
+    "            y[64*v0 + v1] = x[32*v0 + v1]\n"
+    "        }\n"
+    "    }\n"
+    "    for v2 in 6 grid y 2 beside {\n"
+    "        for v3 in 32 grid x 16 {\n"
+    "            y[64*v2 + v3 + 32] = x[32*v2 + v3]\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
+
+typedef struct damage {
     const char *from, *to, *says; /* NULL: it is right */
-} cases[] = {
+} damage;
+
+static const damage beside_cases[] = {
+    {"step s", "step s", NULL},
+    {"v3 + 32]", "v3 + 31]", "the grid loops v0 and v2 are of one launch, but meet at elements of 'y'"},
+    {"y 2 beside", "y 2", NULL},
+    {"= x[32*v2 + v3]", "= y[64*v2 + v3]", "the grid loops v0 and v2 are of one launch, but meet at elements of 'y'"},
+    {"y 2 beside", "y 3 beside", "the grid loops v0 and v2 are of one launch, but their blocks have 2 and 3 threads along y"},
+    {"for v3 in 32 grid x 16", "for v3 in 32", "the grid loops v0 and v2 are of one launch, but their blocks have 16 and 1 threads along x"},
+    {"y 2 {", "y 2 beside {", "the loop v0 is beside another one: expected two outermost grid loops"},
+    {"    for v2 in 6", "    y[383] = 0.0:f32\n    for v2 in 6", "the loop v2 is beside another one: expected two outermost grid loops"},
+};
+
+static const damage cases[] = {
     {"grid y 2", "grid y 2", NULL},
     {"grid y 2", "grid x 2", "the grid loops v0 and v1 are of one axis, where blocks have threads"},
     {"grid y 2 \"n\" {\n        for v1 in 8 grid x 8", "grid x 1 \"n\" {\n        for v1 in 8 grid x 1", NULL},
@@ -43,15 +77,15 @@ static const struct {
     {"y[32*v0 + 4*v1 + v2] =", "y[4*v1 + v2] =", "iterations of the grid loop v0 store to the same elements of 'y'"},
 };
 
-START_TEST(grids)
+static void judge(const char *whole, const damage *d)
 {
     fx_text messages, printed;
     fx_program *p;
-    const char *text = replaced(pieces, cases[_i].from, cases[_i].to);
+    const char *text = replaced(whole, d->from, d->to);
     fx_status st = verify_text(text, false, &messages, &p);
-    if (cases[_i].says) {
+    if (d->says) {
         ck_assert_int_eq(st, FX_INTERNAL);
-        ck_assert_msg(strstr(messages.data, cases[_i].says) != NULL, "expected '%s', got:\n%s", cases[_i].says, messages.data);
+        ck_assert_msg(strstr(messages.data, d->says) != NULL, "expected '%s', got:\n%s", d->says, messages.data);
         return;
     }
     ck_assert_msg(st == FX_OK, "%s", messages.data);
@@ -59,11 +93,23 @@ START_TEST(grids)
     fx_program_print(&printed, p);
     ck_assert_str_eq(printed.data, text);
 }
+
+START_TEST(grids)
+{
+    judge(pieces, &cases[_i]);
+}
+END_TEST
+
+START_TEST(beside)
+{
+    judge(halves, &beside_cases[_i]);
+}
 END_TEST
 
 static void add(TCase *t)
 {
     tcase_add_loop_test(t, grids, 0, sizeof cases / sizeof *cases);
+    tcase_add_loop_test(t, beside, 0, sizeof beside_cases / sizeof *beside_cases);
 }
 
 int main(void)
