@@ -252,8 +252,10 @@ static void put_guard(fx_emit *e)
     fx_text t;
     fx_text_init(&t, e->local);
     for (const fx_stmt *s = e->nest; is_loop(s, FX_LOOP_GRID); s = s->body)
-        if (fx_cuda_guard(s))
+        if (fx_cuda_guard(s) && e->loops[s->var].name)
             fx_printf(&t, "%s%s >= %s", t.size ? " || " : "", e->loops[s->var].name, fx_c_dim(e, s->extent));
+        else if (fx_cuda_guard(s))
+            fx_printf(&t, "%sthreadIdx.%c > 0", t.size ? " || " : "", "xyz"[s->axis]);
     if (!t.size)
         return;
     fx_emit_line(e, "if (%s)", t.data);

@@ -185,6 +185,8 @@ static void spells(const char *text, const char *kernel, const char *launch)
 START_TEST(whole_kernels)
 {
     spells(tiles, spelt, "NET_LAUNCH(net_s, dim3(2), dim3(32, 8), x, y, z);");
+    spells(replaced(nests, "for v7 in 2 grid x 32 {\n        z[v7] = 0.0:f32", "for v7 in 1 grid y 4 {\n        z[0] = 0.0:f32\n        z[1] = 0.0:f32"), nests_spelt,
+           "    if (threadIdx.y > 0)\n        return;\n    z[0] = 0.0f;\n");
     spells(nests, nests_spelt, "NET_LAUNCH(net_s, dim3(27), dim3(32, 3), x, y);");
 }
 END_TEST
