@@ -22,7 +22,7 @@ static std::vector<char> test_read(const std::string &name, size_t size)
 static void test_write(const std::string &name, const std::vector<char> &data)
 {
     FILE *f = fopen(name.c_str(), "wb");
-    if (!f || fwrite(data.data(), 1, data.size(), f) != data.size() || fclose(f)) {
+    if (!f || (!data.empty() && fwrite(data.data(), 1, data.size(), f) != data.size()) || fclose(f)) {
         fprintf(stderr, "%s: cannot be written\n", name.c_str());
         exit(2);
     }
