@@ -3,6 +3,7 @@
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 """
 import dataclasses
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -140,6 +141,21 @@ QUICK = {
     "gpt2": gpt2, "gpt2_eager": gpt2_eager, "resnet": lambda: resnet([1, 1, 1, 1]), "pooled": pooled, "halves": halves, "plain": plain,
 }
 FULL = {"resnet18": lambda: resnet([2, 2, 2, 2])}
+
+
+def export(model, path):
+    """Writes the .pt2."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(model.module, model.inputs(1, *model.example), dynamic_shapes=model.dims)
+        torch.export.save(program.run_decompositions() if model.decompose else program, path)
+
+
+def eager(model, seed, sizes):
+    """Inputs and outputs as arrays."""
+    inputs = model.inputs(seed, *sizes)
+    with torch.no_grad():
+        return [t.numpy() for t in inputs], [t.numpy() for t in zoo.leaves(model.module(*inputs))]
 
 
 def build(name):

@@ -7,19 +7,17 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 """
 import itertools
 import subprocess
-import warnings
 
 import numpy
 import pytest
-import torch
 
 import emitted
 import jitted
 import open_models
-import zoo
+from emitted import assert_close
+from open_models import eager
 from open_net import PAINT, SHIM, OpenNet
 
-TOLERANCE = 1e-4      # of max |reference|
 ARENA_SLACK = 1.05    # arena over largest live set, at any sizes
 BUILDS = {"gcc": ("gcc", False), "clang": ("clang", False), "linked": ("gcc", True)}
 
@@ -30,10 +28,7 @@ def model(request, tmp_path_factory):
     m = open_models.build(request.param)
     folder = tmp_path_factory.mktemp(request.param)
     m.path = folder / "model.pt2"
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program = torch.export.export(m.module, m.inputs(1, *m.example), dynamic_shapes=m.dims)
-        torch.export.save(program.run_decompositions() if m.decompose else program, m.path)
+    open_models.export(m, m.path)
     nets = {}
 
     def net(build):
@@ -48,19 +43,6 @@ def model(request, tmp_path_factory):
 
     m.net, m.folder = net, folder
     return m
-
-
-def eager(model, seed, sizes):
-    inputs = model.inputs(seed, *sizes)
-    with torch.no_grad():
-        return [t.numpy() for t in inputs], [t.numpy() for t in zoo.leaves(model.module(*inputs))]
-
-
-def assert_close(got, expected, sizes):
-    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
-        if b.size:
-            worst, scale = abs(a - b).max(), abs(b).max()
-            assert worst <= TOLERANCE * scale, f"{sizes}, output {i}: max |difference| {worst:.3g}, max |reference| {scale:.3g}"
 
 
 @pytest.mark.parametrize("build", list(BUILDS))
@@ -150,7 +132,7 @@ def test_interpreter_equals_eager(model, tmp_path):
     sizes = model.sizes[-1]
     x, y = eager(model, 9, sizes)
     numpy.savez(tmp_path / "ref.npz", **{f"in{i}": a for i, a in enumerate(x)}, **{f"out{i}": a for i, a in enumerate(y)})
-    emitted.command([emitted.fxcc(), "check", model.path, "--against", tmp_path / "ref.npz", "--rtol", TOLERANCE, "--atol", TOLERANCE])
+    emitted.command([emitted.fxcc(), "check", model.path, "--against", tmp_path / "ref.npz", "--rtol", "1e-4", "--atol", "1e-4"])
 
 
 def test_what_inputs_have_in_common_is_compared():

@@ -20,8 +20,9 @@ SHIM = r"""
 
 /* A run on buffers of the device; in_sizes and out_sizes are bytes. Where it fails, what it says is in `text`. */
 extern "C" int shim_run(int schedule, int n_in, void *const *in, const size_t *in_sizes, int n_out, void *const *out, const size_t *out_sizes,
-                        const char *weights, DIMS_PARAMETER char *text, size_t text_size)
+                        const int64_t *const *shapes, const char *weights, char *text, size_t text_size)
 {
+    (void)shapes;
     fxcu_reset();
     fxcu_set_schedule_number(schedule);
     net_context *ctx = nullptr;
@@ -29,7 +30,10 @@ extern "C" int shim_run(int schedule, int n_in, void *const *in, const size_t *i
     CONFIG
     std::vector<void *> ins, outs;
     cudaStream_t stream;
-    int status = cudaStreamCreate(&stream) ? NET_ERR_CUDA : net_create(&ctx, &config);
+    int status = cudaStreamCreate(&stream) ? NET_ERR_CUDA : NET_OK;
+    DIMS
+    if (!status)
+        status = net_create(&ctx, &config);
     for (int i = 0; i < n_in && !status; i++) {
         ins.push_back(nullptr);
         status = cudaMalloc(&ins[i], in_sizes[i] + !in_sizes[i]) || cudaMemcpy(ins[i], in[i], in_sizes[i], cudaMemcpyHostToDevice);
@@ -76,7 +80,10 @@ def build(folder, lib, compiler="g++", flags=("-O2", "-march=native", "-ffp-cont
     header = (folder / "net.h").read_text()
     shim = SHIM.replace("CONFIG", "config.weights_file = weights;" if (folder / "net.bin").exists() else "(void)weights;")
     dynamic = "net_dims" in header
-    shim = shim.replace("DIMS_PARAMETER", "const net_dims *dims, " if dynamic else "").replace("DIMS_ARGUMENT", "dims, " if dynamic else "")
+    if dynamic:
+        shim = shim.replace("DIMS_ARGUMENT", "&dims,").replace("    DIMS\n", "    net_dims dims = {};\n    if (!status)\n        status = net_dims_of(&dims, shapes);\n    config.most = &dims; /* memory for these sizes alone */\n")
+    else:
+        shim = shim.replace("DIMS_ARGUMENT", "").replace("    DIMS\n", "")
     shim = shim.replace("INPUTS_CAST", "(const void *const *)" if "const void *const *inputs" in header else "")
     (folder / "shim.cpp").write_text(shim)
     emitted.command([compiler, *STRICT, *flags, f"-I{HOST}/include", "-fPIC", "-shared", "-o", "net.so", "shim.cpp", lib, "-ldl", "-lm", "-pthread"], cwd=folder)
@@ -90,7 +97,7 @@ class Net:
         self.lib = ctypes.CDLL(str(so))
         self.weights = str(weights).encode()
 
-    def run(self, inputs, like, schedule=0, dims=None):
+    def run(self, inputs, like, schedule=0):
         """Outputs for inputs; `like` gives their shapes."""
         inputs = [numpy.ascontiguousarray(a) for a in inputs]
         outputs = [numpy.full(a.shape, numpy.nan if a.dtype.kind == "f" else 0, a.dtype) for a in like]
@@ -99,8 +106,9 @@ class Net:
             arguments += [len(arrays), (ctypes.c_void_p * (len(arrays) + 1))(*(a.ctypes.data for a in arrays)),
                           (ctypes.c_size_t * (len(arrays) + 1))(*(a.nbytes for a in arrays))]
         text = ctypes.create_string_buffer(1000)
-        dims = [] if dims is None else [ctypes.byref((ctypes.c_int64 * len(dims))(*dims))]
-        status = self.lib.shim_run(schedule, *arguments, self.weights, *dims, text, ctypes.c_size_t(len(text)))
+        shapes = [(ctypes.c_int64 * (a.ndim + 1))(*a.shape) for a in inputs]
+        at = (ctypes.c_void_p * (len(shapes) + 1))(*(ctypes.addressof(s) for s in shapes))
+        status = self.lib.shim_run(schedule, *arguments, at, self.weights, text, ctypes.c_size_t(len(text)))
         if status:
             raise emitted.Failed(f"emitted code returned {status}: {text.value.decode()}")
         return outputs

@@ -55,6 +55,17 @@ class Failed(Exception):
     """A command failed; the message is its output."""
 
 
+def assert_close(got, expected, label="", tolerance=1e-4):
+    """Within a part of the largest |expected|; integers exactly."""
+    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+        where = f"{label}{', ' if label else ''}output {i}"
+        if b.dtype.kind not in "fc":
+            assert (a == b).all(), where
+        elif b.size:
+            worst, scale = abs(a - b).max(), abs(b).max()
+            assert worst <= tolerance * scale, f"{where}: max |difference| {worst:.3g}, max |reference| {scale:.3g}"
+
+
 def command(argv, **kwargs):
     done = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **kwargs)
     if done.returncode:

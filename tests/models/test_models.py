@@ -19,16 +19,10 @@ import emitted
 import jitted
 import zoo
 import zoo_transformers
+from emitted import assert_close
 
-TOLERANCE = 1e-4      # of max |reference|
 ARENA_SLACK = 1.05    # arena over largest live set
 ISL_SHARE = 0.2       # isl's time over all of a compile's
-
-
-def assert_close(got, expected):
-    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
-        worst, scale = abs(a - b).max(), abs(b).max()
-        assert worst <= TOLERANCE * scale, f"output {i}: max |difference| {worst:.3g}, max |reference| {scale:.3g}"
 
 
 @pytest.fixture(scope="module")
