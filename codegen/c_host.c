@@ -453,6 +453,8 @@ void fx_c_run_begin(fx_emit *e, fx_text *t, const char *missing)
             weights |= p->bufs[p->outputs[i].buf].kind == FX_BUF_WEIGHT;
         }
     }
+    if (e->say->gpu)
+        fx_cuda_grid_sizes(e, symbols);
     fx_puts(t, "\n");
     fx_c_run_head(e, t);
     fx_puts(t, "\n{\n");

@@ -118,6 +118,21 @@ static void put_call(fx_emit *e, fx_text *t, size_t step)
     fx_emit_done(e);
 }
 
+void fx_cuda_grid_sizes(fx_emit *e, bool *used)
+{
+    e->deriving = true;
+    for (size_t i = 0; i < e->p->n_steps; i++) {
+        if (e->facts[i].calls)
+            continue;
+        fx_grid g = fx_cuda_grid(e, &e->p->steps[i]);
+        for (int a = 0; a < 3; a++)
+            (void)fx_c_scan_dim(e, g.all[a], used); /* has a spelling: steps were scanned */
+        for (const fx_stmt *s = g.nest; is_axis(s); s = s->body)
+            (void)fx_c_scan_dim(e, s->extent, used);
+    }
+    e->deriving = false;
+}
+
 void fx_cuda_launch_all(fx_emit *e, fx_text *t)
 {
     for (size_t s = 0; s < e->p->n_steps; s++)

@@ -281,6 +281,7 @@ typedef struct fx_grid {
 } fx_grid;
 fx_grid fx_cuda_grid(fx_emit *e, const fx_step *launch);
 void fx_cuda_launch_all(fx_emit *e, fx_text *t);
+void fx_cuda_grid_sizes(fx_emit *e, bool *used); /* marks the symbols and derived sizes that grids name */
 
 /* cuda_header.c: NAME.h, texts of statuses */
 fx_status fx_cuda_header(fx_emit *e);
