@@ -126,9 +126,10 @@ void fx_cuda_grid_sizes(fx_emit *e, bool *used)
             continue;
         fx_grid g = fx_cuda_grid(e, &e->p->steps[i]);
         for (int a = 0; a < 3; a++)
-            (void)fx_c_scan_dim(e, g.all[a], used); /* has a spelling: steps were scanned */
-        for (const fx_stmt *s = g.nest; is_axis(s); s = s->body)
-            (void)fx_c_scan_dim(e, s->extent, used);
+            (void)fx_c_scan_dim(e, g.blocks[a], used); /* has a spelling: steps were scanned */
+        for (const fx_stmt *n = g.nest; n; n = fx_cuda_nest(n->next))
+            for (const fx_stmt *s = n; is_axis(s); s = s->body)
+                (void)fx_c_scan_dim(e, s->extent, used);
     }
     e->deriving = false;
 }
