@@ -21,6 +21,20 @@ static bool is_grid(const fx_stmt *s)
     return s && s->kind == FX_ST_LOOP && s->loop == FX_LOOP_GRID;
 }
 
+static bool reduces(const fx_stmt *s)
+{
+    for (; s; s = s->next)
+        if (s->kind == FX_ST_REDUCE || reduces(s->body))
+            return true;
+    return false;
+}
+
+/* Blocks whose threads reduce are as large as that needs. */
+static bool is_free(const fx_stmt *s)
+{
+    return is_grid(s) && !reduces(s->body);
+}
+
 static bool has_axis(const fx_stmt *nest, int axis)
 {
     for (; is_grid(nest); nest = nest->body)
@@ -124,11 +138,11 @@ static void group_step(group *g, fx_step *step)
     for (fx_stmt *s = step->body; s; s = s->next) {
         if (s->kind == FX_ST_COMMENT)
             continue;
-        if (is_grid(s) && may_add(g, 1, &s))
+        if (is_free(s) && may_add(g, 1, &s))
             continue;
         set_blocks(g);
         g->n = 0;
-        if (is_grid(s))
+        if (is_free(s))
             g->nest[g->n++] = s;
     }
 }
@@ -140,7 +154,7 @@ static int whole_group(fx_gpu_map *m, const fx_step *step, fx_stmt **nest)
     for (fx_stmt *s = step->body; s; s = s->next) {
         if (s->kind == FX_ST_COMMENT)
             continue;
-        if (!is_grid(s) || (g.n && !may_add(&g, 1, &s)))
+        if (!is_free(s) || (g.n && !may_add(&g, 1, &s)))
             return 0;
         if (!g.n)
             g.nest[g.n++] = s;
