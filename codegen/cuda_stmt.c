@@ -537,7 +537,7 @@ static fx_status reduce(void *user, const fx_stmt *s)
 {
     enum { WARP = 32 };
     fx_emit *e = user;
-    const fx_stmt *lanes = fx_cuda_nest(e->step->body);
+    const fx_stmt *lanes = e->nest;
     while (is_loop(lanes->body, FX_LOOP_GRID))
         lanes = lanes->body;
     const char *name = e->locals[s->local].name;
