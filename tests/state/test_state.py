@@ -12,6 +12,7 @@ import numpy
 import pytest
 import torch
 
+import cuda_emitted
 import jitted
 from models import MODELS
 
@@ -130,6 +131,25 @@ def test_check_program(fxcc, tmp_path, name, golden):
             flags += [f"FXRT_CFLAGS=-I{ROOT / 'include'}", f"FXRT_LIBS={os.environ.get('FXCC_LIBFXRT', ROOT / 'build/release/runtime/libfxrt.a')} -fopenmp"]
         text = command("make", "-C", folder, "check", *flags)
         assert f"call {CALLS if golden else 2}: " in text and "FAILED" not in text
+
+
+@pytest.fixture(scope="session")
+def cuda_host(tmp_path_factory):
+    return cuda_emitted.library(tmp_path_factory.mktemp("cuda_host"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_cuda(fxcc, cuda_host, tmp_path, name):
+    """NAME_check.cu on the host's CUDA (docs/cuda.md), with eager's vectors: forwards, backwards, by chance."""
+    case = MODELS[name]
+    path = exported(case, tmp_path, "exported")
+    numpy.savez(tmp_path / "reference.npz", **{f"a{i:03}": a for i, a in enumerate(eager(case))})
+    command(fxcc, "compile", path, "-o", tmp_path, "--prefix=net", "--target=cuda", f"--golden={tmp_path / 'reference.npz'}")
+    command("g++", *cuda_emitted.STRICT, "-O1", "-ffp-contract=off", f"-I{cuda_emitted.HOST}/include", "-x", "c++", "net.cu", "net_check.cu", "-x", "none", cuda_host, "-ldl",
+            "-lm", "-pthread", "-o", "check", cwd=tmp_path)
+    for schedule in "012":
+        text = command("./check", cwd=tmp_path, env=os.environ | {"FXCU_SCHEDULE": schedule})
+        assert f"call {CALLS}: " in text and "FAILED" not in text
 
 
 def test_functions_are_independent(tmp_path):

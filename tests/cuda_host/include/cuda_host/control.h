@@ -16,7 +16,8 @@ typedef enum fxcu_schedule {
     FXCU_EACH,         /* every launch under all of FXCU_SCHEDULES, from the same memory: where two results differ, that is an error */
 } fxcu_schedule;
 
-/* The schedules that everything is tested with: forward, reverse, random with three seeds, by warps upwards and downwards. */
+/* The schedules that everything is tested with: forward, reverse, random with three seeds, by warps upwards and downwards. A program begins with the
+ * first, or with the one whose number the environment's FXCU_SCHEDULE is. */
 #define FXCU_SCHEDULES 7
 void fxcu_set_schedule(fxcu_schedule schedule, uint64_t seed);
 void fxcu_set_schedule_number(int number); /* 0 to FXCU_SCHEDULES - 1 */
