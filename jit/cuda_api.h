@@ -19,7 +19,7 @@ typedef struct CUstream_st *fx_cu_stream;
 typedef struct CUevent_st *fx_cu_event;
 typedef struct _nvrtcProgram *fx_nvrtc_program;
 
-enum { FX_CU_OUT_OF_MEMORY = 2, FX_CU_NO_DEVICE = 100 };
+enum { FX_CU_OUT_OF_MEMORY = 2, FX_CU_NO_DEVICE = 100, FX_CU_FAILED = 999 /* CUDA_ERROR_UNKNOWN */ };
 enum { FX_CU_MAJOR = 75, FX_CU_MINOR = 76 };          /* CUdevice_attribute: of the compute capability */
 enum { FX_CU_MEMORY_TYPE = 2, FX_CU_ORDINAL = 9 };    /* CUpointer_attribute */
 enum { FX_CU_HOST = 1, FX_CU_ON_DEVICE = 2 };         /* CUmemorytype */

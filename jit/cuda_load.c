@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/cuda_api.h"
+#include "jit/cuda_kernels.h"
 
 bool fx_cuda_symbols(void *library, const fx_cuda_symbol *symbols, size_t n, void *table, const char **missing)
 {
@@ -119,4 +119,34 @@ const fx_nvrtc *fx_nvrtc_load(const char **why)
     pthread_once(&nvrtc_once, load_nvrtc);
     *why = nvrtc_reason;
     return nvrtc.file ? &nvrtc : NULL;
+}
+
+/* ---- cuBLASLt -------------------------------------------------------------------------------------------------------------- */
+
+static fx_cublaslt cublaslt;
+static char cublaslt_reason[1024];
+static bool cublaslt_there;
+static pthread_once_t cublaslt_once = PTHREAD_ONCE_INIT;
+
+static void load_cublaslt(void)
+{
+    static const fx_cuda_symbol symbols[] = {
+#define FX_X(name) {"cublasLt" #name, offsetof(fx_cublaslt, name)},
+        FX_CUBLASLT(FX_X)
+#undef FX_X
+    };
+    const char *missing, *file;
+    void *library = fx_cuda_open("libcublasLt", &file, cublaslt_reason, sizeof cublaslt_reason);
+    if (!library)
+        return;
+    cublaslt_there = fx_cuda_symbols(library, symbols, sizeof symbols / sizeof symbols[0], &cublaslt, &missing);
+    if (!cublaslt_there)
+        snprintf(cublaslt_reason, sizeof cublaslt_reason, "%s is too old: it lacks %s", file, missing);
+}
+
+const fx_cublaslt *fx_cublaslt_load(const char **why)
+{
+    pthread_once(&cublaslt_once, load_cublaslt);
+    *why = cublaslt_reason;
+    return cublaslt_there ? &cublaslt : NULL;
 }

@@ -9,8 +9,10 @@
 template <int V_, int THREADS_, int KEEP_> struct fxrt_cuda_shape {
     enum { V = V_, THREADS = THREADS_, PER = KEEP_ / V_, MOST_ROWS = THREADS_ == 32 ? 4 : 1 }; /* MOST_ROWS: a block's */
     /* Of few rows, a block takes one, so that they spread over the device. */
+#ifndef __CUDACC_RTC__ /* the host's */
     static dim3 block(int rows) { return dim3(THREADS, rows < 1024 ? 1 : static_cast<unsigned>(MOST_ROWS)); }
     static dim3 grid(int rows) { return dim3((static_cast<unsigned>(rows) - 1) / block(rows).y + 1); }
+#endif
 };
 
 /* f(shape) for rows of n elements; `wide`: 16 bytes at once. */

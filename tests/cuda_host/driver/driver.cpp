@@ -5,7 +5,6 @@
  * An image of the real NVRTC is loaded, too, where its kernels are in it; a launch of one does nothing.
  *   FXCU_ALIVE=FILE         what lives when the process ends is written there: 0 where nothing leaks
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <cublasLt.h>
 #include <cuda_runtime.h>
 
 #include <dlfcn.h>
@@ -30,9 +29,6 @@ static int number(const char *name, int usual) {
     const char *value = getenv(name);
     return value && *value ? atoi(value) : usual;
 }
-
-/* What cublasLt's loader finds here: kept by the linker. */
-extern "C" void *const fxcu_keep_cublaslt[] = {reinterpret_cast<void *>(cublasLtCreate), reinterpret_cast<void *>(cublasLtMatmul)};
 
 __attribute__((destructor)) static void tell_alive() {
     const char *path = getenv("FXCU_ALIVE");
