@@ -6,6 +6,7 @@
  *   signs     cat(-a, b) that pointwise nodes read (rotary embeddings) is cat(a, b) times a constant 1 or -1 by part, the same bits: the
  *             concatenation is then read through its map, and nothing is negated in memory
  *   views     of a product's rows that stand before what its kernel could add or apply itself go behind it
+ *   flat      images before a linear with constant weights are flattened as they lie, channels last, and the weights' columns are put into that order
  *   numbers   that are equal become one, and equal calls with them: the masks of all layers, which the attention pass made one by one */
 #include <math.h>
 #include <string.h>
@@ -239,6 +240,34 @@ static void push_views(fx_graph *g, fx_arena *scratch, fx_node *product, bool im
     }
 }
 
+/* ---- flat ----------------------------------------------------------------------------------------------------------------- */
+
+static bool flatten_as_it_lies(fx_rw *w)
+{
+    fx_node *n = w->at, *flat = fx_node_input(n, 0), *weight = fx_node_input(n, 1), *x;
+    if (!fx_is_call(flat, FX_OP_view) || flat->n_uses != 1 || weight->opcode != FX_GET_ATTR || !fx_is_tensor(flat) || flat->type->rank != 2 || !is_f32(weight))
+        return false;
+    x = fx_node_input(flat, 0);
+    if (!is_f32(x) || x->type->rank != 4 || !fx_dim_equal(x->type->dims[0], flat->type->dims[0]) || (!is_class(x, FX_CLASS_POOL) && !fx_is_call(x, FX_OP_convolution) && !is_class(x, FX_CLASS_POINTWISE)))
+        return false;
+    int64_t c = fx_dim_size(x, 1), height = fx_dim_size(x, 2), width = fx_dim_size(x, 3), outs = fx_dim_size(weight, 0);
+    for (int i = 1; i < 4; i++)
+        if (!fx_dim_known(x->type->dims[i]))
+            return false;
+    if (c < 2 || height * width < 2)
+        return false;
+    fx_node *columns = fx_rw_view(w, weight, 4, (int64_t[]){outs, c, height, width}, "columns");
+    columns = fx_rw_permute(w, columns, 4, (int64_t[]){0, 2, 3, 1}, "columns_last");
+    columns = fx_rw_view(w, columns, 2, (int64_t[]){outs, c * height * width}, "rows");
+    fx_node *last = fx_rw_permute(w, x, 4, (int64_t[]){0, 2, 3, 1}, "last");
+    fx_call call = fx_rw_call(w, FX_OP_linear);
+    fx_call_node(&call, fx_rw_view_to(w, last, 2, flat->type->dims, "flat"));
+    fx_call_node(&call, columns);
+    fx_call_copy(&call, n, 2);
+    fx_rw_become(w, &call);
+    return true;
+}
+
 /* ---- numbers -------------------------------------------------------------------------------------------------------------- */
 
 /* Constants of one element are few. */
@@ -276,7 +305,7 @@ fx_status fx_pass_graph_gpu(fx_lower *l)
         return FX_OK;
     FX_TRY(merge_numbers(l));
     size_t count = 0;
-    bool images = false; /* they lie with channels dense: build_layout.c */
+    bool flattened = false, images = false; /* they lie with channels dense: build_layout.c */
     fx_node **nodes = FX_NEW_ARRAY(l->scratch, fx_node *, g->n_nodes + 1);
     FX_FOR_NODES(g, n) {
         nodes[count++] = n;
@@ -291,10 +320,15 @@ fx_status fx_pass_graph_gpu(fx_lower *l)
             take_factor(&w);
         else if (fx_is_call(n, FX_OP_cat))
             take_signs(&w);
-        else if ((fx_is_call(n, FX_OP_linear) || fx_is_call(n, FX_OP_mm) || fx_is_call(n, FX_OP_bmm) || fx_is_call(n, FX_OP_addmm)) && is_f32(n))
+        if (images && fx_is_call(n, FX_OP_linear))
+            flattened |= flatten_as_it_lies(&w);
+        FX_TRY(w.status);
+        if ((fx_is_call(n, FX_OP_linear) || fx_is_call(n, FX_OP_mm) || fx_is_call(n, FX_OP_bmm) || fx_is_call(n, FX_OP_addmm)) && is_f32(n))
             push_views(g, l->scratch, n, images);
         FX_TRY(w.status);
     }
     fx_remove_dead(g);
+    if (flattened)
+        FX_TRY(fx_fold_constants(g, l->scratch));
     return fx_pass_simplify(l);
 }
