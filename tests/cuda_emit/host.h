@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 
+#include "dense/dense.h"
 #include "embedding/embedding.h"
 #include "kept/kept.h"
 #include "open/open.h"
@@ -27,6 +28,7 @@ static int wrong;
         static const char *text(int status) { return net##_status_string(status); } \
         static const char *error(const context *ctx) { return net##_error(ctx); } \
     }
+MODEL(dense, DENSE);
 MODEL(embedding, EMBEDDING);
 MODEL(kept, KEPT);
 MODEL(open, OPEN);

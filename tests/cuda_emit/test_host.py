@@ -30,6 +30,9 @@ output((%m))
 """
 GRAPHS = {c["name"]: c["graph"] for c in CASES}
 GRAPHS["open"] = GRAPHS["open3"]
+GRAPHS["dense"] = graph_of([("x", "f32[5, 16]")], ["w : f32[8, 16] = get_attr[w]", "b : f32[8] = get_attr[b]", "h : f32[5, 8] = linear.default(%x, %w, %b)",
+                                                   "r : f32[5, 8] = relu.default(%h)", "v : f32[8, 8] = get_attr[v]", "y : f32[5, 8] = linear.default(%r, %v)"], "%y",
+                           tensors="parameter w : f32[8, 16] = all 0.5\nparameter b : f32[8] = [-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\nparameter v : f32[8, 8] = all 0.25\n")
 GRAPHS["kept"] = KEPT.format(start=0.5, factor=0.25)
 # the same layers after more training
 TRAINED = {"embedding": GRAPHS["embedding"].replace("all 0.25", "all 0.75"), "kept": KEPT.format(start=0.25, factor=2.0)}
@@ -54,7 +57,7 @@ class OnHost(unittest.TestCase):
         if OnHost.emitted:
             return
         OnHost.emitted = True
-        for name in ("embedding", "kept", "open"):
+        for name in ("dense", "embedding", "kept", "open"):
             emit(name, GRAPHS[name], "--check")
         for name, graph in TRAINED.items():
             emit(name, graph, folder="trained")
@@ -73,7 +76,7 @@ class OnHost(unittest.TestCase):
         run("g++", *flags, *objects, out / "libfxcu.a", "-ldl", "-lm", "-pthread", "-o", program)
 
     def models(self):
-        return [WORK / name / f"{name}.cu" for name in ("embedding", "kept", "open")]
+        return [WORK / name / f"{name}.cu" for name in ("dense", "embedding", "kept", "open")]
 
 
 class Faults(OnHost):
