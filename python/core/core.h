@@ -111,12 +111,14 @@ typedef struct fxpy_tensor {
     Py_buffer view;
     bool has_view, readonly;
     bool makes_own;              /* its library has DLPack's C interface: outputs can be of it */
+    bool on_device;              /* its memory is a GPU's */
 } fxpy_tensor;
 /* For messages: "input 0 'x'" (names: a tuple), or a text. */
 typedef struct fxpy_what {
     PyObject *names;
     Py_ssize_t i;
     const char *text;
+    bool devices;                /* memory of a GPU is taken, too */
 } fxpy_what;
 PyObject *fxpy_what_text(const fxpy_what *what);
 /* -1: an exception is set. */
@@ -131,9 +133,11 @@ void fxpy_tensor_done(fxpy_tensor *t);
 int fxpy_tensor_keep(fxpy_context *c, PyObject *o, fxpy_tensor *t);
 /* The elements of a strided tensor from dim on to a dense block, whose end is returned; back: from it. */
 char *fxpy_copy(const fx_tensor *t, int dim, char *strided, char *dense, bool back);
-/* A new dense array of the sizes and dtype that t has, of the library of like if there is one, else NumPy's, else ours; t's data is set to its
- * elements. *made (NULL at first): what is kept for the next one. */
-PyObject *fxpy_tensor_make(PyObject *like, fx_tensor *t, fxpy_tensor *view, PyObject **made);
+/* The stream of o's library that is current on a GPU; false: it tells none. */
+bool fxpy_stream_of(PyObject *o, int device, void **stream);
+/* A new dense array of the sizes and dtype that t has, of the library of like if there is one (on this GPU, or on the CPU: -1), else NumPy's, else ours; t's
+ * data is set to its elements. *made (NULL at first): what is kept for the next one. */
+PyObject *fxpy_tensor_make(PyObject *like, int device, fx_tensor *t, fxpy_tensor *view, PyObject **made);
 
 /* ---- memory.c: fxcc.Tensor ------------------------------------------------------------------------------------------------------ */
 

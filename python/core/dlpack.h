@@ -1,11 +1,11 @@
-/* python/core/dlpack.h: the structs of DLPack 1.x (https://dmlc.github.io/dlpack), as far as the CPU's tensors need them.
+/* python/core/dlpack.h: the structs of DLPack 1.x (https://dmlc.github.io/dlpack), as far as tensors of the CPU and of CUDA's devices need them.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #ifndef FXCC_PYTHON_DLPACK_H
 #define FXCC_PYTHON_DLPACK_H
 
 #include <stdint.h>
 
-enum { DL_CPU = 1, DL_CPU_PINNED = 3 };
+enum { DL_CPU = 1, DL_CUDA = 2, DL_CPU_PINNED = 3 };
 enum { DL_READ_ONLY = 1 }; /* of flags */
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6 };
 

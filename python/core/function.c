@@ -218,6 +218,7 @@ typedef struct call {
     fx_tensor few_t[FEW], *t;
     PyObject *few_out[FEW], **out;
     Py_ssize_t have, made;
+    bool on_device;                      /* an input of a library that makes its own is: outputs are, too */
 } call;
 
 static int make_room(fxpy_function *self, call *k)
@@ -228,6 +229,7 @@ static int make_room(fxpy_function *self, call *k)
     k->t = k->few_t;
     k->out = k->few_out;
     k->have = k->made = 0;
+    k->on_device = false;
     if (n <= FEW)
         return 0;
     k->in = PyMem_Malloc(n * sizeof *k->in);
@@ -263,17 +265,39 @@ static bool writes_input(const fxpy_function *self, Py_ssize_t i)
     return self->f ? fx_function_input(self->f, (size_t)i)->changed : fxpy_native_changes(self, i);
 }
 
+/* Memory of a GPU is read dense: the object's own dense copy, made on its library's stream, takes the place of another one. */
+static int make_dense(fxpy_function *self, const fxpy_what *what, PyObject *o, fxpy_tensor *view)
+{
+    if (!view->on_device || fx_tensor_is_contiguous(&view->t) || writes_input(self, what->i) || !PyObject_HasAttrString(o, "contiguous"))
+        return 0; /* the function says what it expects */
+    PyObject *dense = PyObject_CallMethod(o, "contiguous", NULL);
+    if (!dense)
+        return -1;
+    fxpy_tensor_done(view);
+    const int rc = fxpy_tensor_from(dense, what, view);
+    if (rc == 0 && !view->capsule)
+        view->capsule = dense; /* until the call is done */
+    else
+        Py_DECREF(dense);
+    return rc;
+}
+
 static int take_inputs(fxpy_function *self, call *k, PyObject *const *objects, PyObject **like)
 {
-    fxpy_what what = {.names = self->names};
+    fxpy_what what = {.names = self->names, .devices = self->f && fx_function_device(self->f) >= 0};
     for (; k->have < self->n_in; k->have++) {
         Py_ssize_t i = what.i = k->have;
         fxpy_tensor *view = &k->views[i];
         if (fxpy_tensor_from(objects[i], &what, view) != 0)
             return -1;
+        if (make_dense(self, &what, objects[i], view) != 0) {
+            fxpy_tensor_done(view);
+            return -1;
+        }
         k->t[i] = view->t;
-        if (view->makes_own && !*like)
+        if (view->makes_own && (!*like || (view->on_device && !k->on_device)))
             *like = objects[i];
+        k->on_device |= view->makes_own && view->on_device;
         if ((view->readonly && writes_input(self, i)) || (view->makes_own && !self->any_grad && fxpy_tensor_has_grad(objects[i]))) {
             PyObject *text = fxpy_what_text(&what);
             if (text && !PyErr_Occurred())
@@ -294,7 +318,7 @@ static int make_outputs(fxpy_function *self, call *k, PyObject *like)
 {
     for (; k->made < self->n_out; k->made++) {
         fxpy_tensor *view = &k->views[self->n_in + k->made];
-        if (!(k->out[k->made] = fxpy_tensor_make(like, &k->t[self->n_in + k->made], view, &self->made[k->made])))
+        if (!(k->out[k->made] = fxpy_tensor_make(like, k->on_device ? fx_function_device(self->f) : -1, &k->t[self->n_in + k->made], view, &self->made[k->made])))
             return -1;
     }
     return 0;
@@ -328,8 +352,11 @@ static PyObject *function_vectorcall(PyObject *o, PyObject *const *args, size_t 
     if (status == FX_OK && make_outputs(self, &k, like) != 0)
         goto done;
     if (status == FX_OK) {
+        void *stream = NULL;
+        const bool on_stream = k.on_device && fxpy_stream_of(like, fx_function_device(self->f), &stream);
         Py_BEGIN_ALLOW_THREADS
-        status = self->kind->run(self, n_in, k.t, n_out, k.t + n_in, error, sizeof error);
+        status = on_stream ? fx_function_call_on(self->f, stream, n_in, k.t, n_out, k.t + n_in, error, sizeof error)
+                           : self->kind->run(self, n_in, k.t, n_out, k.t + n_in, error, sizeof error);
         Py_END_ALLOW_THREADS
     }
     if (status == FX_OK)
@@ -458,7 +485,9 @@ static PyObject *get_options(PyObject *o, void *unused)
 static PyObject *get_target(PyObject *o, void *unused)
 {
     (void)unused;
-    return PyUnicode_FromString(((fxpy_function *)o)->kind->name);
+    const fxpy_function *self = (fxpy_function *)o;
+    const int device = self->f ? fx_function_device(self->f) : -1;
+    return device < 0 ? PyUnicode_FromString(self->kind->name) : PyUnicode_FromFormat("cuda:%d", device);
 }
 
 static PyObject *get_tree(PyObject *o, void *unused)
@@ -557,10 +586,11 @@ static PyObject *repr(PyObject *o)
     const char *name = fx_graph_name(self->graph->g);
     if (self->closed)
         return PyUnicode_FromFormat("<fxcc.Function '%s', closed>", name);
-    PyObject *signature = PyObject_GetAttrString(o, "signature"), *text = NULL;
-    if (signature)
-        text = PyUnicode_FromFormat("<fxcc.Function '%s' %S, %s>", name, signature, self->kind->name);
+    PyObject *signature = PyObject_GetAttrString(o, "signature"), *target = get_target(o, NULL), *text = NULL;
+    if (signature && target)
+        text = PyUnicode_FromFormat("<fxcc.Function '%s' %S, %S>", name, signature, target);
     Py_XDECREF(signature);
+    Py_XDECREF(target);
     return text;
 }
 
@@ -575,7 +605,7 @@ static PyGetSetDef getters[] = {
     {"outputs", get_outputs, NULL, "the outputs, flattened: as inputs", NULL},
     {"graph", get_graph, NULL, "the Graph it was compiled from", NULL},
     {"options", get_options, NULL, "what it was compiled with, a dict", NULL},
-    {"target", get_target, NULL, "'jit' or 'c'", NULL},
+    {"target", get_target, NULL, "'jit', 'c' or 'cuda:0'", NULL},
     {"tree", get_tree, NULL, "how outputs are nested: their numbers in tuples, lists and dicts", NULL},
     {"closed", get_closed, NULL, "whether close() was called", NULL},
     {"cached", get_cached, NULL, "whether the code was kept from an earlier compile", NULL},
@@ -596,7 +626,8 @@ static PyType_Slot slots[] = {
     {Py_tp_members, members},
     {Py_tp_doc, "A compiled model: fxcc.compile and Graph.compile make it.\n\n"
                 "Call it with the model's inputs in order or by name: NumPy arrays, torch tensors on the CPU, or anything with the buffer protocol or DLPack. They\n"
-                "are read where they lie, by their strides (a dense copy is made of others than dense ones). Results are new tensors of torch where an input is\n"
+                "are read where they lie, by their strides (a dense copy is made of others than dense ones). A function for a GPU takes tensors of it, too, as DLPack or\n"
+                "__cuda_array_interface__ show them; where one is torch's, results are on the GPU and all is done on torch's current stream. Results are new tensors of torch where an input is\n"
                 "one, else NumPy arrays, nested as the model nests them. Other threads run meanwhile; any number may call.\n\n"
                 "Raises TypeError for what is no array, for too few, too many or unknown inputs; fxcc.ArgumentError for a wrong dtype, rank or size,\n"
                 "for a tensor that is not on the CPU, that requires grad in grad mode, an array that is read-only and written, an index out of range, a closed\n"

@@ -208,14 +208,15 @@ done:
     return result;
 }
 
-/* compile(*, level=0, threads=0, dims=None, disable=None, cache=None) -> Function */
+/* compile(*, level=0, threads=0, dims=None, disable=None, cache=None, device=None) -> Function */
 static PyObject *compile(PyObject *o, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"level", "threads", "dims", "disable", "cache", NULL};
+    static char *names[] = {"level", "threads", "dims", "disable", "cache", "device", NULL};
     PyObject *dims = NULL, *keep = PyList_New(0), *result = NULL;
     const char *texts[MOST_DIMS];
     fx_jit_options options = {0};
-    if (keep && PyArg_ParseTupleAndKeywords(args, kwargs, "|$iiOzz:compile", names, &options.level, &options.threads, &dims, &options.disable, &options.cache) &&
+    if (keep && PyArg_ParseTupleAndKeywords(args, kwargs, "|$iiOzzz:compile", names, &options.level, &options.threads, &dims, &options.disable, &options.cache,
+                                            &options.device) &&
         dims_of(dims, keep, texts, &options.n_dims) == 0) {
         options.dims = texts;
         result = fxpy_function_new((fxpy_graph *)o, &options, kwargs);
@@ -341,7 +342,7 @@ static PyObject *copied(const fx_tensor *t, PyObject *like)
 {
     fx_tensor out = *t;
     fxpy_tensor view;
-    PyObject *made = NULL, *o = fxpy_tensor_make(like, &out, &view, &made);
+    PyObject *made = NULL, *o = fxpy_tensor_make(like, -1, &out, &view, &made);
     Py_XDECREF(made);
     if (o) {
         fxpy_copy(t, 0, t->data, out.data, false);

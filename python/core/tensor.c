@@ -1,6 +1,7 @@
 /* python/core/tensor.c: arrays and tensors of Python, without copies: the buffer protocol and DLPack.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
@@ -135,9 +136,10 @@ static bool has_elements(const dl_tensor *d)
 
 static int from_dl(const dl_tensor *d, const fxpy_what *what, fxpy_tensor *out)
 {
-    if (d->device.type != DL_CPU && d->device.type != DL_CPU_PINNED)
+    out->on_device = what->devices && d->device.type == DL_CUDA;
+    if (d->device.type != DL_CPU && d->device.type != DL_CPU_PINNED && !out->on_device)
         return refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "expected a tensor on the CPU, got one on device %s (type %d of DLPack): pass .cpu()",
-                      d->device.type == 2 ? "cuda" : "of another kind", (int)d->device.type);
+                      d->device.type == DL_CUDA ? "cuda" : "of another kind", (int)d->device.type);
     int k = 0;
     while (k < N_DTYPES && !(d->dtype.lanes == 1 && d->dtype.code == dtypes[k].code && d->dtype.bits == dtypes[k].bits))
         k++;
@@ -235,6 +237,57 @@ static int from_capsule(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
     return refuse(PyExc_TypeError, what, "its __dlpack__ gave no DLPack capsule");
 }
 
+/* A GPU's memory as CuPy, Numba and others show it: __cuda_array_interface__, a dict. Of what DLPack cannot show. */
+static int from_cuda_interface(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
+{
+    PyObject *dict = PyObject_GetAttrString(o, "__cuda_array_interface__"), *shape = NULL, *strides = NULL, *data = NULL, *type = NULL;
+    const char *name = NULL;
+    int rc = -1, k = 0;
+    if (dict && PyDict_Check(dict)) {
+        shape = PyDict_GetItemString(dict, "shape");
+        strides = PyDict_GetItemString(dict, "strides");
+        data = PyDict_GetItemString(dict, "data");
+        type = PyDict_GetItemString(dict, "typestr");
+        name = type && PyUnicode_Check(type) ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
+    }
+    if (!name || strlen(name) < 3 || !shape || !PyTuple_Check(shape) || !data || !PyTuple_Check(data) || PyTuple_Size(data) != 2 ||
+        (strides && strides != Py_None && (!PyTuple_Check(strides) || PyTuple_Size(strides) != PyTuple_Size(shape)))) {
+        refuse(PyExc_TypeError, what, "its __cuda_array_interface__ is not as CUDA's is");
+        goto done;
+    }
+    const uint8_t code = name[1] == 'f' ? DL_FLOAT : name[1] == 'i' ? DL_INT : name[1] == 'u' ? DL_UINT : name[1] == 'b' ? DL_BOOL : DL_COMPLEX;
+    const long bits = 8 * strtol(name + 2, NULL, 10);
+    while (k < N_DTYPES && (*name == '>' || dtypes[k].code != code || dtypes[k].bits != bits))
+        k++;
+    if (k == N_DTYPES) {
+        refuse(PyExc_TypeError, what, "fxcc has no dtype for elements of type '%s'", name);
+        goto done;
+    }
+    out->t.dtype = dtypes[k].dtype;
+    out->on_device = true;
+    out->readonly = PyObject_IsTrue(PyTuple_GetItem(data, 1)) == 1;
+    out->t.data = PyLong_AsVoidPtr(PyTuple_GetItem(data, 0));
+    if (set_sizes(&out->t, (int)PyTuple_Size(shape), what) != 0)
+        goto done;
+    int64_t dense = 1, size = (int64_t)fx_dtype_size(out->t.dtype);
+    for (int d = out->t.rank; d-- > 0;) {
+        int64_t n = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+        int64_t step = strides && strides != Py_None ? PyLong_AsLongLong(PyTuple_GetItem(strides, d)) : 0;
+        if (step % size != 0) {
+            refuse(fxpy_exception(FX_ERR_ARGUMENT), what, "stride %lld of dim %d is no multiple of the %lld bytes of an element: pass a copy", (long long)step, d,
+                   (long long)size);
+            goto done;
+        }
+        out->t.sizes[d] = n;
+        out->t.strides[d] = strides && strides != Py_None ? step / size : dense;
+        (void)__builtin_mul_overflow(dense, n, &dense);
+    }
+    rc = PyErr_Occurred() ? -1 : 0;
+done:
+    Py_XDECREF(dict);
+    return rc;
+}
+
 int fxpy_tensor_from(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
 {
     memset(out, 0, sizeof *out);
@@ -249,6 +302,8 @@ int fxpy_tensor_from(PyObject *o, const fxpy_what *what, fxpy_tensor *out)
         rc = from_buffer(o, what, out);
     } else if (PyObject_HasAttrString(o, "__dlpack__")) {
         rc = from_capsule(o, what, out);
+    } else if (what->devices && PyObject_HasAttrString(o, "__cuda_array_interface__")) {
+        rc = from_cuda_interface(o, what, out);
     } else {
         PyObject *name = PyType_GetQualName(Py_TYPE(o));
         if (name)
@@ -391,9 +446,9 @@ static void say(void *user, const char *kind, const char *message)
 }
 
 /* A tensor of the library that has this interface. */
-static PyObject *make_like(const dl_exchange *api, fx_tensor *t)
+static PyObject *make_like(const dl_exchange *api, int device, fx_tensor *t)
 {
-    dl_tensor wish = {.device = {DL_CPU, 0}, .ndim = t->rank, .dtype = {.lanes = 1}, .shape = t->sizes};
+    dl_tensor wish = {.device = {device < 0 ? DL_CPU : DL_CUDA, device < 0 ? 0 : device}, .ndim = t->rank, .dtype = {.lanes = 1}, .shape = t->sizes};
     dl_managed_versioned *m;
     void *o = NULL;
     if (!fxpy_dtype_dl(t->dtype, &wish.dtype.code, &wish.dtype.bits))
@@ -408,12 +463,20 @@ static PyObject *make_like(const dl_exchange *api, fx_tensor *t)
     return o;
 }
 
-PyObject *fxpy_tensor_make(PyObject *like, fx_tensor *t, fxpy_tensor *view, PyObject **made)
+bool fxpy_stream_of(PyObject *o, int device, void **stream)
+{
+    const dl_exchange *api = exchange_of(o)->api;
+    const bool has = api && api->stream && api->stream(DL_CUDA, device, stream) == 0;
+    PyErr_Clear();
+    return has;
+}
+
+PyObject *fxpy_tensor_make(PyObject *like, int device, fx_tensor *t, fxpy_tensor *view, PyObject **made)
 {
     const dl_exchange *api = like ? exchange_of(like)->api : NULL;
     memset(view, 0, offsetof(fxpy_tensor, makes_own));
     if (api)
-        return make_like(api, t);
+        return make_like(api, device, t);
     PyObject *empty = numpy_empty();
     if (empty == Py_None)
         return fxpy_memory_make(t);

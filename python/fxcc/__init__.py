@@ -82,14 +82,15 @@ def graph_of(model: Any, example_inputs: tuple[Any, ...] | None = None, dynamic_
         return load(path)
 
 
-def compile(model: Any, example_inputs: tuple[Any, ...] | None = None, target: Literal["jit", "c"] = "jit", *, dynamic_shapes: Any = None,
+def compile(model: Any, example_inputs: tuple[Any, ...] | None = None, target: str = "jit", *, dynamic_shapes: Any = None,
             passes: str | None = None, **options: Any) -> Function:
     """Compiles a model: a path, a Graph, an ExportedProgram, or a module with example_inputs (see graph_of). Gives a Function.
 
     target   "jit": in memory, by LLVM. "c": the C sources are emitted and built with $CC (cc) into a shared object, which is called in the same way.
+             "cuda", "cuda:1": in memory, by NVRTC, for a GPU of this machine; torch's CUDA tensors are read and made where they lie, on torch's current stream.
     passes   a pipeline that is run before, "fuse_conv_bn,eliminate_dead_code"; fxcc.passes() tells their names.
     options  those of Graph.compile: dims fixes or narrows open sizes, {"s0": 8, "x:1": (2, 16)}; threads, the most that are used; disable, parts of lowering
-             not to do; for "jit" level, 1 to 3, LLVM's, and cache, a folder for compiled code ("" for none).
+             not to do; for "jit" level, 1 to 3, LLVM's, and for "jit" and "cuda" cache, a folder for compiled code ("" for none).
 
     Raises fxcc.Error: UnsupportedError names the node and layer that fxcc cannot do; ArgumentError, an option. Ctrl-C ends it with KeyboardInterrupt.
     """

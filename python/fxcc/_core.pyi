@@ -116,7 +116,7 @@ class Graph:
     def run_passes(self, pipeline: str, in_place: bool = False) -> tuple["Graph", list[tuple[str, str | None, str]]]: ...
     def legalize(self) -> "Graph": ...
     def interpret(self, *inputs: Array) -> Any: ...
-    def compile(self, target: Literal["jit", "c"] = "jit", *, dims: Dims | None = None, threads: int = 0, disable: str | None = None, level: int = 0,
+    def compile(self, target: str = "jit", *, dims: Dims | None = None, threads: int = 0, disable: str | None = None, level: int = 0,
                 cache: str | None = None) -> "Function": ...
     def emit_c(self, directory: Path, *, dims: Dims | None = None, target: str | None = None, prefix: str | None = None, threads: int = 0,
                link_runtime: bool = False, check: bool = False, disable: str | None = None,
@@ -134,7 +134,7 @@ class Function:
     outputs: Final[list[Value]]
     graph: Final[Graph]
     options: Final[dict[str, Any]]
-    target: Final[Literal["jit", "c"]]
+    target: Final[str]
     tree: Final[Any]
     @property
     def signature(self) -> str: ...

@@ -41,7 +41,10 @@ def compile(self, target="jit", *, dims=None, **options):
     if target == "c":
         from . import _native
         return _native.build(self, _dims(dims), options)
-    raise ArgumentError(f"target: expected 'jit' or 'c', got {target!r}")
+    if isinstance(target, str) and target.startswith("cuda"):
+        from . import _cuda
+        return _cuda.build(self, target, _dims(dims), options)
+    raise ArgumentError(f"target: expected 'jit', 'c', 'cuda' or 'cuda:N', got {target!r}")
 
 
 @method(Graph)

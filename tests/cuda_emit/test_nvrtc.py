@@ -3,7 +3,7 @@ host's CUDA (tests/cuda_host/driver), and values compared with the reference int
 
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
-    FXCC=build/release/bin/fxcc python3 tests/cuda_emit/test_nvrtc.py [Values|Messages|Real]
+    FXCC=build/release/bin/fxcc python3 tests/cuda_emit/test_nvrtc.py [Values|Python|Messages|Real]
 """
 import os
 import pathlib
@@ -13,8 +13,8 @@ import sys
 import unittest
 import zipfile
 
-from graphs import CASES
-from test_emit import FXCC, HOST, WORK, Case, compare, parse_npy, run
+from graphs import CASES, graph_of
+from test_emit import FXCC, HERE, HOST, WORK, Case, compare, parse_npy, run
 
 DRIVER = WORK / "driver"
 # One of the real library's is enough; what it cannot find it says.
@@ -36,12 +36,15 @@ def folder_with(name, *libraries):
     return folder
 
 
-def on_device(case, *options, libraries=DRIVER, **settings):
+def settings(libraries):
+    return {"LD_LIBRARY_PATH": str(libraries), "FXCU_INCLUDE": str(HOST / "include"), "FXCC_CACHE": str(WORK / "cache"), "CUDA_HOME": "/nowhere"}
+
+
+def on_device(case, *options, libraries=DRIVER, **more):
     """fxcc run --device: its result, and what stayed alive on the device when the process ended."""
     alive = WORK / "alive"
     alive.unlink(missing_ok=True)
-    env = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "FXCU_INCLUDE": str(HOST / "include"), "FXCU_ALIVE": str(alive), "FXCC_CACHE": str(WORK / "cache"),
-           "CUDA_HOME": "/nowhere", **settings}
+    env = {**os.environ, **settings(libraries), "FXCU_ALIVE": str(alive), **more}
     done = subprocess.run([FXCC, "run", case.folder / "model.fx", *case.files, "-o", case.folder / "got.npz", *(options or ["--device=cuda"])], env=env,
                           capture_output=True, text=True, timeout=300)
     return done, alive.read_text().strip() if alive.exists() else None
@@ -96,6 +99,18 @@ class Values(Nvrtc):
         self.assertEqual(done.returncode, 1)
         self.assertIn("NVRTC 13.0: the model's kernels do not compile", done.stderr)
         self.assertEqual(on_device(c, FXCU_CAPABILITY="7.5", CXX="/nowhere/g++")[0].returncode, 1)  # another architecture
+
+
+@unittest.skipUnless(os.environ.get("FXCC_PYTHON") and os.environ.get("FXCC_PYTHONPATH"), "fxcc was built without its Python module")
+class Python(Nvrtc):
+    def test_tensors(self):
+        """Memory of the host and of the device, by the buffer protocol, DLPack and __cuda_array_interface__, under all schedules."""
+        model = WORK / "pair.fx"
+        model.write_text(graph_of([("x", "f32[4, 6]"), ("y", "f32[4, 6]")], ["a : f32[4, 6] = relu.default(%x)", "b : f32[4, 6] = mul.Tensor(%a, %y)"], "%b"))
+        for number in range(7):
+            env = {**os.environ, **settings(DRIVER), "PYTHONPATH": os.environ["FXCC_PYTHONPATH"], "FXCU_SCHEDULE": str(number), "FXCU_ALIVE": ""}
+            done = subprocess.run([os.environ["FXCC_PYTHON"], HERE / "device_tensors.py", model], env=env, capture_output=True, text=True, timeout=300)
+            self.assertEqual((done.returncode, done.stdout), (0, "right\n"), done.stderr)
 
 
 class Messages(Nvrtc):

@@ -153,6 +153,7 @@ int cuPointerGetAttribute(void *value, int attribute, const void *at) {
     *static_cast<int *>(value) = attribute == 9 ? a.device : a.type;
     return attribute == 9 || attribute == 2 ? 0 : cudaErrorInvalidValue;
 }
+int cuStreamCreate(cudaStream_t *stream, unsigned flags) { return cudaStreamCreateWithFlags(stream, flags); }
 int cuStreamSynchronize(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
 int cuStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) { return cudaStreamWaitEvent(stream, event, flags); }
 int cuEventCreate(cudaEvent_t *event, unsigned flags) { return cudaEventCreateWithFlags(event, flags); }
