@@ -75,6 +75,18 @@ template <class F> void each_schedule(const char *name, F test) {
     }
     fxcu_set_schedule(FXCU_FORWARD, 1);
 }
+/* Runs it once, each launch under all schedules; RACES=1 under one, since races show under any: for kernels whose other forms each_schedule runs. */
+template <class F> void each_launch(const char *name, F test) {
+    fxcu_reset();
+#ifndef FXCU_RACES
+    fxcu_set_schedule(FXCU_EACH, 1);
+#endif
+    printf("%s\n", name);
+    test();
+    CHECK_CUDA(cudaDeviceSynchronize());
+    CHECK(fxcu_alive() == 0);
+    fxcu_set_schedule(FXCU_FORWARD, 1);
+}
 /* How many schedules make test() false: what is wrong has to show under one. */
 template <class F> int schedules_that_fail(F test) {
     int failed = 0;
@@ -95,5 +107,6 @@ template <class F> void each_schedule(const char *name, F test) {
     test();
     CHECK_CUDA(cudaDeviceSynchronize());
 }
+template <class F> void each_launch(const char *name, F test) { each_schedule(name, test); }
 #endif
 #endif

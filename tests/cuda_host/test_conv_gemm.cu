@@ -402,7 +402,7 @@ int main() {
     each_schedule("Winograd, activations", test_activations);
     each_schedule("1 x 1 as it lies", test_as_gemm);
     each_schedule("16 bits, half", test_half<__half>);
-    each_schedule("16 bits, bfloat16", test_half<__nv_bfloat16>);
+    each_launch("16 bits, bfloat16", test_half<__nv_bfloat16>);
     printf("16 bits: %d as they lie, %d in panels (%d padded, %d aligned, %d several), %d in floats\n", ways[AS_GEMM], ways[IN_PANELS], padded, wide, several,
            ways[IN_FLOATS]);
     CHECK(ways[AS_GEMM] > 0 && ways[IN_PANELS] > 0 && ways[IN_FLOATS] > 0 && padded > 0 && wide > 0 && several > 0);

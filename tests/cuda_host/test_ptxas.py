@@ -86,7 +86,8 @@ class Compiling(unittest.TestCase):
                    "test_rows.cu": ["fxrt_cuda_norm<true, false, fxrt_cuda_shape<4, 32, 32>, float>", "fxrt_cuda_softmax_columns<true, float>"],
                    "test_pools.cu": ["fxrt_cuda_pool_windows<false, 4, fxrt_resize2d_desc, float>", "fxrt_cuda_upsample<fxrt_cuda_bilinear, 1, float>"]}
         kernels |= {"test_conv_grad.cu": ["fxrt_cuda_weight_grad<4>", "fxrt_cuda_weight_grad_dw<8>"],
-                    "test_conv_gemm.cu": ["fxrt_cuda_wino_input<8>", "fxrt_cuda_wino_output<8>"]}
+                    "test_conv_gemm.cu": ["fxrt_cuda_wino_input<8>", "fxrt_cuda_wino_output<8>", "fxrt_cuda_im2col<8, __half>"],
+                    "test_half_kernels.cu": ["fxrt_cuda_dw<4, 3, __nv_bfloat16>"]}
         kernels |= {"test_gemm.cu": ["fxrt_cuda_gemm_tile<float, 4>", "fxrt_cuda_gemm_tail<__half>"],
                     "test_attention.cu": ["fxrt_cuda_attention_kernel<float, 4, 8>", "fxrt_cuda_attention_kernel<__half, 4, 2>"]}
         for source, names in kernels.items():
