@@ -68,7 +68,8 @@ template <bool MAX, int V, class T> FXRT_DEVICE void fxrt_cuda_pool_put(T *y, fx
 
 /* A thread an output; blocks in y take images in turn. D: fxrt_pool2d_desc or fxrt_resize2d_desc. */
 template <bool MAX, int V, class D, class T>
-static __global__ void __launch_bounds__(128) fxrt_cuda_pool_points(D d, const T *__restrict__ x, T *__restrict__ y)
+static __global__ void __launch_bounds__(128, sizeof(T) == 2 ? 8 : 0) /* of 32 registers, sm_90 spills a few */
+    fxrt_cuda_pool_points(D d, const T *__restrict__ x, T *__restrict__ y)
 {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), vectors = d.c / V, pixel = i / vectors;
     if (pixel >= d.oh * d.ow)
