@@ -17,7 +17,7 @@ typedef struct kernels_job {
 
 /* ---- one launch -------------------------------------------------------------------------------------------------------- */
 
-/* Blocks and threads of nested loops over a grid; of calls, the launcher knows. */
+/* Blocks and threads of nested loops over a grid; of calls, the launcher knows, and of several nests in one launch it reckons. */
 static void shape_of(const fx_stmt *s, fx_kernel_info *k)
 {
     for (; s && s->kind == FX_ST_COMMENT; s = s->next)
@@ -58,7 +58,10 @@ static void tell(kernels_job *job, const fx_program *p, fx_arena *arena, const f
     fx_kernel_info k = {.step = step->name, .title = step->title ? step->title : "", .kernel = call ? fx_kernel_get(call->call->kernel)->name : "",
                         .flops = call ? (double)step->flops + t.flops : t.flops, .read = t.read, .written = t.written, .workspace = t.workspace};
     k.launches = call ? fx_launches_of(p, call->call) : 1;
-    if (!call)
+    bool several = false;
+    for (const fx_stmt *s = first; s != last; s = s->next)
+        several |= s->next->beside;
+    if (!call && !several)
         shape_of(first, &k);
     job->total.launches += (size_t)k.launches;
     job->total.flops += k.flops;
@@ -107,7 +110,7 @@ static fx_status tell_kernels(void *arg)
     for (size_t i = 0; i < p->n_steps; i++) {
         const fx_step *step = &p->steps[i];
         for (const fx_stmt *s = step->body, *last; s; s = last->next) {
-            for (last = s; last->kind == FX_ST_COMMENT && last->next; last = last->next)
+            for (last = s; last->next && (last->kind == FX_ST_COMMENT || last->next->beside); last = last->next)
                 ;
             tell(job, p, arena, step, s, last);
         }
