@@ -133,12 +133,17 @@ static int64_t elements(const fx_call_stmt *c, const fx_kernel *k, char arg)
     return INT64_MAX;
 }
 
-/* As runtime/cuda/gemm.h has it: what cuBLASLt's epilogues are not leaves the result to a kernel that reads and writes it once more. */
-static bool has_tail(const fx_call_stmt *c)
+/* As runtime/cuda/gemm.h has it: what cuBLASLt's epilogues are not leaves the result to a kernel that reads and writes it once more, but for short sums
+ * of floats, which a kernel of our own makes whole. */
+static bool has_tail(const fx_program *p, const fx_call_stmt *c)
 {
+    enum { SHORT_SUM = 128 };
     int act = (int)field(c, "act");
-    bool residual = c->buf[fx_kernel_buf(fx_kernel_get(c->kernel), "r")] >= 0, rows_apart = field(c, "r_m") >= field(c, "n");
-    return (act != FXRT_ACT_NONE && act != FXRT_ACT_RELU && act != FXRT_ACT_GELU_TANH) || (residual && !rows_apart);
+    const fx_kernel *k = fx_kernel_get(c->kernel);
+    bool residual = c->buf[fx_kernel_buf(k, "r")] >= 0, rows_apart = field(c, "r_m") >= field(c, "n");
+    if (act != FXRT_ACT_NONE && act != FXRT_ACT_RELU && act != FXRT_ACT_GELU_TANH)
+        return field(c, "k") > SHORT_SUM || p->bufs[c->buf[fx_kernel_buf(k, "y")]].dtype != FX_F32;
+    return residual && !rows_apart;
 }
 
 int fx_launches_of(const fx_program *p, const fx_call_stmt *c)
@@ -148,7 +153,7 @@ int fx_launches_of(const fx_program *p, const fx_call_stmt *c)
         int ws = fx_kernel_buf(k, "ws");
         return c->buf[ws] >= 0 && p->bufs[c->buf[ws]].numel.value > 0 ? 2 : 1; /* sums split over blocks are added by a second kernel */
     }
-    return strcmp(k->desc, "gemm") == 0 && has_tail(c) ? 2 : 1;
+    return strcmp(k->desc, "gemm") == 0 && has_tail(p, c) ? 2 : 1;
 }
 
 static void touch_call(counting *t, const fx_call_stmt *c)
@@ -171,7 +176,7 @@ static void touch_call(counting *t, const fx_call_stmt *c)
         count = least_of(count, two ? INT64_MAX : elements(c, k, k->buf[i].name[0]));
         uint64_t bytes = (uint64_t)count * fx_dtype_size(b->dtype);
         *(k->buf[i].written ? &t->sum.written : &t->sum.read) += bytes;
-        if (k->buf[i].written && strcmp(k->desc, "gemm") == 0 && fx_target_is_gpu(&t->p->target) && has_tail(c)) {
+        if (k->buf[i].written && strcmp(k->desc, "gemm") == 0 && fx_target_is_gpu(&t->p->target) && has_tail(t->p, c)) {
             t->sum.read += bytes;
             t->sum.written += bytes;
         }

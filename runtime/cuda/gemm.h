@@ -5,7 +5,8 @@
  * its epilogues add a bias. What it may do in one call depends on the shape; a plan says what that is, and what is left for a kernel:
  *   1. the product, bias and act (none, relu, tanh-gelu) in the epilogue, the residual as the matrix C that is added;
  *   2. the product with the residual as C, and the rest (bias, another act, a residual whose rows overlap) by fxrt_cuda_gemm_tail;
- *   3. where it has no answer (strides that are no leading dimension, a type or an alignment it does not know): fxrt_cuda_gemm_tile does all.
+ *   3. where it has no answer (strides that are no leading dimension, a type or an alignment it does not know), and for short sums of floats that end in
+ *      an act that is no epilogue: fxrt_cuda_gemm_tile does all.
  * Plans are made when the program starts (fxrt_cuda_gemm_prepare) and lie in a table; run finds them there. Only a shape that nobody prepared is
  * planned while running. Nothing is allocated on the device, ever; the workspace is the caller's. */
 
@@ -258,6 +259,13 @@ FXRT_HOST void fxrt_cuda_gemm_make(const fxrt_cuda_products *p, const fxrt_cuda_
         return;
     }
     plan->tail_residual = key->residual && !plan->add;
+    /* A tail reads and writes the result once more: with so few multiply-adds an element, that and a launch are reckoned to cost more than what cuBLAS is faster by. */
+    enum { SHORT_SUM = 128 };
+    const bool has_epilogue = d->act == FXRT_ACT_NONE || d->act == FXRT_ACT_RELU || d->act == FXRT_ACT_GELU_TANH;
+    if (d->k <= SHORT_SUM && !has_epilogue && key->type == CUDA_R_32F) {
+        plan->tile = 1;
+        return;
+    }
     const bool in_epilogue = !plan->tail_residual && (d->act == FXRT_ACT_RELU || d->act == FXRT_ACT_GELU_TANH);
     const uint32_t act = !in_epilogue ? 0u : d->act == FXRT_ACT_RELU ? uint32_t(CUBLASLT_EPILOGUE_RELU) : uint32_t(CUBLASLT_EPILOGUE_GELU);
     const uint32_t whole = act | (key->bias ? uint32_t(CUBLASLT_EPILOGUE_BIAS) : 0u);

@@ -6,6 +6,7 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
     python -m pytest tests/cuda_figures --full   all models; recounts what inductor makes of a few
     python tests/cuda_figures/test_figures.py [MODEL...]   prints the table of docs/cuda.md, of all models without names
 """
+import functools
 import json
 import os
 import pathlib
@@ -21,11 +22,13 @@ import zoo_transformers  # noqa: E402
 import inductor  # noqa: E402
 
 MOST_BYTES = 1.3     # of the lower bound (docs/cuda.md, "Bytes")
-# Models that are above it, and what they reach; docs/cuda.md says why.
-ABOVE = {}
+# Models that are above one of the two, and what they reach; docs/cuda.md says why.
+ABOVE = {"densenet121": 1.68, "mixed": 1.56, "simple_cnn": 1.36}
+MORE_KERNELS = {"densenet121": 247, "mixed": 42, "big_model": 42, "simple_cnn": 4}
 RECOUNTED = ["simple_cnn", "mnist_cnn", "resnet18", "llama_small", "vit_small"]
 
 
+@functools.lru_cache(None)
 def report(fxcc, name, target="cuda"):
     done = subprocess.run([fxcc, "report", str(zoo_transformers.export(name).path), f"--target={target}", "--json"], stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)[0]
@@ -58,8 +61,9 @@ def test_bytes(fxcc, model):
 
 
 def test_kernels(fxcc, model):
-    most = inductor.recorded(model)["kernels"]
-    assert report(fxcc, model)["launches"] <= most, "more kernels than inductor makes"
+    inductors, launches = inductor.recorded(model)["kernels"], report(fxcc, model)["launches"]
+    assert launches <= MORE_KERNELS.get(model, inductors), f"{launches} kernels, inductor makes {inductors}"
+    assert model not in MORE_KERNELS or launches > inductors, "it makes no more than inductor now: take it out of MORE_KERNELS"
 
 
 @pytest.mark.parametrize("name", RECOUNTED)

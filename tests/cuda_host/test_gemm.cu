@@ -230,16 +230,26 @@ static void test_ways() {
     };
     for (const auto &c : cases) {
         products with;
-        fxrt_gemm_desc d = layer(20, 8, 12, c.act);
+        fxrt_gemm_desc d = layer(20, 8, 132, c.act);
         d.r_m = c.r_m;
         d.w_k = c.w_k;
-        d.w_n = 12 * c.w_k + (c.w_k > 1);
+        d.w_n = 132 * c.w_k + (c.w_k > 1);
         refuse(c.refuses);
         CHECK(run(with, d, draw_operands<float>(d, c.bias, c.residual, false)));
         const fxrt_cuda_gemm_plan *const plan = with.only();
         CHECK(plan->tile == c.tile && plan->tail == c.tail && plan->tail_bias == c.tail_bias && plan->tail_residual == c.tail_residual && plan->add == c.add);
     }
     refuse(REFUSES_NOTHING);
+    /* Short sums with an act that no epilogue has: one kernel. Of 16 bits, cuBLASLt's tensor cores are worth a tail. */
+    for (int act : {FXRT_ACT_GELU, FXRT_ACT_RELU}) {
+        products with;
+        const fxrt_gemm_desc d = layer(20, 8, 128, act);
+        CHECK(run(with, d, draw_operands<float>(d, true, true, false)));
+        CHECK(with.only()->tile == (act == FXRT_ACT_GELU) && !with.only()->tail);
+        products half;
+        CHECK(run(half, d, draw_operands<__half>(d, true, true, false)));
+        CHECK(!half.only()->tile && half.only()->tail == (act == FXRT_ACT_GELU));
+    }
     /* Batches that follow each other are one matrix, also where each has one row; windows that overlap are a leading dimension too small. */
     for (int rows : {1, 5}) {
         products with;
