@@ -11,6 +11,8 @@ typedef struct fx_gpu_map {
     fx_program *p;
     fx_prover r;                  /* asked which loops may run at once */
     int next_var, next_local;     /* of the step: free */
+    uint64_t arena_size; size_t n_slots; /* as memory left them; partial results lie above */
+    uint64_t top; size_t n_partials;     /* of the step's partial results */
 } fx_gpu_map;
 
 /* An outer loop that may run at once, or several that step as one. */
@@ -62,7 +64,7 @@ typedef struct fx_map_nest {
 void fx_map_look(fx_map_nest *w);
 bool fx_map_is_stored(const fx_map_nest *w, int buf);
 bool fx_map_is_gone(const fx_map_nest *w, int var);           /* of a loop that another one counts for, or of one iteration */
-int64_t fx_map_most(const fx_map_nest *w, fx_dim extent);     /* at the symbols' upper ends */
+int64_t fx_map_most(const fx_gpu_map *m, fx_dim extent);      /* at the symbols' upper ends */
 /* Copies say `to` where the nest says var. */
 void fx_map_replace(fx_map_nest *w, int var, fx_affine to);
 fx_affine fx_map_affine(const fx_map_nest *w, const fx_affine *a);
@@ -83,6 +85,11 @@ void fx_map_choose_z(fx_map_nest *w);
 
 /* map_rows.c: the list as a launch in which a warp or a block takes a row; NULL: it reduces no rows, or a thread a row is better. */
 fx_stmt *fx_map_rows(fx_gpu_map *m, const fx_stmt *list);
+
+/* map_split.c: where few rows are long: the list as two, one that reduces parts of the rows (columns: along which memory does not run) and one that
+ * reduces the parts. */
+bool fx_map_split(fx_gpu_map *m, const fx_stmt *list, fx_stmt **parts, bool *columns, fx_stmt **whole);
+int fx_map_partial(fx_gpu_map *m, fx_dtype dtype, fx_dim numel); /* map_gpu.c: a buffer of the step, above all others in the arena */
 
 /* map_transpose.c: the nest through tiles of shared memory, where it reads along another loop than it writes along; NULL: it does not, or is too small. */
 fx_stmt *fx_map_transpose(fx_map_nest *w);

@@ -161,10 +161,10 @@ bool fx_map_is_gone(const fx_map_nest *w, int var)
     return chained;
 }
 
-int64_t fx_map_most(const fx_map_nest *w, fx_dim extent)
+int64_t fx_map_most(const fx_gpu_map *m, fx_dim extent)
 {
     int64_t lo, hi;
-    fx_dim_bounds(fx_program_symbols(w->m->p), extent, &lo, &hi);
+    fx_dim_bounds(fx_program_symbols(m->p), extent, &lo, &hi);
     return hi;
 }
 

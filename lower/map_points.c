@@ -60,14 +60,14 @@ static bool goes_on(const fx_map_nest *w, const fx_map_loop *l, const fx_map_loo
 static fx_map_loop *choose_y(fx_map_nest *w, const fx_map_loop *x)
 {
     fx_map_loop *y = NULL;
-    bool is_short = fx_map_most(w, x->extent) < WARP;
+    bool is_short = fx_map_most(w->m, x->extent) < WARP;
     for (int i = 0; i < w->n_loops; i++) {
         fx_map_loop *l = &w->loops[i];
         if (l == x)
             continue;
         if (is_short && goes_on(w, l, x))
             return l;
-        if (!y || fx_map_most(w, l->extent) > fx_map_most(w, y->extent))
+        if (!y || fx_map_most(w->m, l->extent) > fx_map_most(w->m, y->extent))
             y = l;
     }
     return y;
@@ -96,7 +96,7 @@ static void choose_axes(fx_map_nest *w)
     if (!x)
         return;
     fx_map_loop *y = choose_y(w, x);
-    if (y && is_long(y) && fx_map_most(w, y->extent) / (fx_map_most(w, x->extent) < 256 ? 256 / fx_map_most(w, x->extent) : 1) > FX_MOST_BLOCKS) {
+    if (y && is_long(y) && fx_map_most(w->m, y->extent) / (fx_map_most(w->m, x->extent) < 256 ? 256 / fx_map_most(w->m, x->extent) : 1) > FX_MOST_BLOCKS) {
         fx_map_loop *t = x;
         x = y;
         y = is_long(t) ? NULL : t;
@@ -208,7 +208,7 @@ static int axis_threads(const fx_map_nest *w, const fx_map_loop *l, int budget)
     for (int i = 0; i < w->n_loops; i++)
         on_axis += w->loops[i].axis == l->axis;
     int most = l->axis == 2 && budget > FX_MOST_THREADS_Z ? FX_MOST_THREADS_Z : budget;
-    int64_t iterations = fx_map_most(w, l->extent);
+    int64_t iterations = fx_map_most(w->m, l->extent);
     if (on_axis > 1)
         return 1;
     int n = threads_for(iterations, most);
@@ -225,7 +225,7 @@ static int block_size(const fx_map_nest *w)
     const int64_t few = 512 * (int64_t)w->m->p->target.threads;
     int64_t all = 1;
     for (int i = 0; i < w->n_loops && all < few; i++) {
-        int64_t n = w->loops[i].axis < 0 ? 1 : fx_map_most(w, w->loops[i].extent);
+        int64_t n = w->loops[i].axis < 0 ? 1 : fx_map_most(w->m, w->loops[i].extent);
         all = n >= few ? few : all * (n > 0 ? n : 1);
     }
     return all < few ? w->m->p->target.threads / 2 : w->m->p->target.threads;

@@ -8,35 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "lower/map_gpu.h"
+#include "lower/map_rows.h"
 
-enum { WARP = 32, WARP_MOST = 1024, SHORTEST = 16, PASSES = 16, FOLDS = 24, ARRAYS = 8, UNROLLED_MOST = 32 };
-
-/* What a pass folds: local = op(local, element); or the place of an extreme, with (best >= 0) or without a local for its value. */
-typedef struct fold {
-    int pass, local;
-    fx_dtype dtype;
-    fx_sop op;
-    int place;                    /* -1: it is no extreme */
-} fold;
-
-/* A loop of the row's code: the loops that are one another's only statement, and which of them the threads share. */
-typedef struct pass {
-    const fx_stmt *loop[FX_MAX_LOOPS];
-    int n, at;
-    int density;                  /* accesses that are dense along the shared loop */
-} pass;
-
-typedef struct rows {
-    fx_gpu_map *m;
-    const fx_stmt *outer[FX_MAX_LOOPS]; int n_outer;
-    const fx_stmt *list;          /* the row's code */
-    pass pass[PASSES]; int n_passes;
-    fold fold[FOLDS]; int n_folds;
-    int array[ARRAYS], n_arrays;  /* over the row: each thread has its own elements' */
-    int threads, x_var;
-    bool failed;
-} rows;
+enum { WARP = 32, WARP_MOST = 1024, SHORTEST = 16, UNROLLED_MOST = 32 };
 
 /* ---- which code is a row's ------------------------------------------------------------------------------------------------------ */
 
@@ -59,7 +33,7 @@ static bool is_row(const fx_stmt *list)
 }
 
 /* From the outside inwards. */
-static bool find_row(rows *w, const fx_stmt *list)
+static bool find_row(fx_row_code *w, const fx_stmt *list)
 {
     while (!is_row(list)) {
         while (list && (list->kind == FX_ST_COMMENT || list->kind == FX_ST_LOCAL))
@@ -162,9 +136,9 @@ static bool is_better(const fx_sexpr *x, int best, fx_sop *extreme_of)
 }
 
 /* place = better ? i : place; best = better ? v : best: the two statements, and no other names either. */
-static bool find_extreme(rows *w, int at, const fx_stmt *set)
+static bool find_extreme(fx_row_code *w, int at, const fx_stmt *set)
 {
-    const pass *p = &w->pass[at];
+    const fx_row_pass *p = &w->pass[at];
     const fx_stmt *second = set->next;
     const fx_sexpr *a = set->value, *b = second && second->kind == FX_ST_SET ? second->value : NULL;
     if (p->n != 1 || a->op != FX_S_select || !b || b->op != FX_S_select || a->arg[0]->op != FX_S_LOCAL || !is_local(b->arg[0], a->arg[0]->local))
@@ -185,12 +159,12 @@ static bool find_extreme(rows *w, int at, const fx_stmt *set)
     for (const fx_stmt *s = body; s; s = s->next)
         if (s->body || (s != set && s != second && (s->kind != FX_ST_LOCAL || names_local(s->value, place) || (s != take && names_local(s->value, best)))))
             return false;
-    w->fold[w->n_folds++] = (fold){.pass = at, .local = best, .dtype = first_best->value->dtype, .op = op, .place = place};
+    w->fold[w->n_folds++] = (fx_row_folded){.pass = at, .local = best, .dtype = first_best->value->dtype, .op = op, .place = place};
     return true;
 }
 
 /* local = op(local, element), and nothing else in the pass names the local; before the pass it is what leaves the others' as they are. */
-static bool find_fold(rows *w, int at, const fx_stmt *set)
+static bool find_fold(fx_row_code *w, int at, const fx_stmt *set)
 {
     const fx_stmt *first = local_of(w->list, set->local), *loop = w->pass[at].loop[0];
     const fx_sexpr *x = set->value;
@@ -199,15 +173,15 @@ static bool find_fold(rows *w, int at, const fx_stmt *set)
     bool left = is_local(x->arg[0], set->local);
     if ((!left && !is_local(x->arg[1], set->local)) || names_local(x->arg[left ? 1 : 0], set->local) || named_elsewhere(loop->body, set->local, set))
         return false;
-    w->fold[w->n_folds++] = (fold){.pass = at, .local = set->local, .dtype = x->dtype, .op = x->op, .place = -1};
+    w->fold[w->n_folds++] = (fx_row_folded){.pass = at, .local = set->local, .dtype = x->dtype, .op = x->op, .place = -1};
     return true;
 }
 
-static bool find_folds(rows *w, int at, const fx_stmt *s)
+static bool find_folds(fx_row_code *w, int at, const fx_stmt *s)
 {
     for (; s; s = s->next) {
         if (s->kind == FX_ST_SET && !local_of(w->pass[at].loop[0]->body, s->local)) {
-            if (w->n_folds == FOLDS)
+            if (w->n_folds == FX_ROW_FOLDS)
                 return false;
             if (find_extreme(w, at, s))
                 s = s->next;
@@ -221,7 +195,7 @@ static bool find_folds(rows *w, int at, const fx_stmt *s)
 }
 
 /* Nobody else sets what a pass folds. */
-static bool folds_once(const rows *w)
+static bool folds_once(const fx_row_code *w)
 {
     for (int f = 0; f < w->n_folds; f++)
         for (const fx_stmt *s = w->list; s; s = s->next) {
@@ -235,12 +209,12 @@ static bool folds_once(const rows *w)
 /* ---- passes ------------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct counted {
-    rows *w;
+    fx_row_code *w;
     fx_map seen;
     int var, n;                   /* accesses that are dense along the variable; a store counts twice */
 } counted;
 
-static bool is_array(const rows *w, int buf)
+static bool is_array(const fx_row_code *w, int buf)
 {
     return w->m->p->bufs[buf].kind == FX_BUF_LOCAL;
 }
@@ -272,22 +246,20 @@ static void count(counted *c, const fx_stmt *s)
     }
 }
 
-static int density(rows *w, const pass *p, int var)
+static int density(fx_row_code *w, const fx_row_pass *p, int var)
 {
     counted c = {.w = w, .var = var};
     count(&c, p->loop[0]->body);
     return c.n;
 }
 
-static int64_t most(const rows *w, fx_dim extent)
+static int64_t most(const fx_row_code *w, fx_dim extent)
 {
-    int64_t lo, hi;
-    fx_dim_bounds(fx_program_symbols(w->m->p), extent, &lo, &hi);
-    return hi;
+    return fx_map_most(w->m, extent);
 }
 
 /* A pass over the same elements as another one is shared likewise, so that a thread finds what it has stored. */
-static bool same_loops(const pass *a, const pass *b)
+static bool same_loops(const fx_row_pass *a, const fx_row_pass *b)
 {
     bool same = a->n == b->n;
     for (int i = 0; same && i < a->n; i++)
@@ -296,7 +268,7 @@ static bool same_loops(const pass *a, const pass *b)
 }
 
 /* The loop that the threads share: of those long enough the densest, and then the longest. */
-static void choose_loop(rows *w, pass *p)
+static void choose_loop(fx_row_code *w, fx_row_pass *p)
 {
     p->at = -1;
     for (int i = 0; i < w->n_passes; i++)
@@ -315,12 +287,12 @@ static void choose_loop(rows *w, pass *p)
     }
 }
 
-static bool find_pass(rows *w, const fx_stmt *s)
+static bool find_pass(fx_row_code *w, const fx_stmt *s)
 {
-    if (w->n_passes == PASSES)
+    if (w->n_passes == FX_ROW_PASSES)
         return false;
-    pass *p = &w->pass[w->n_passes];
-    *p = (pass){.n = 0};
+    fx_row_pass *p = &w->pass[w->n_passes];
+    *p = (fx_row_pass){.n = 0};
     for (const fx_stmt *l = s; l && l->kind == FX_ST_LOOP && !(l != s && l->next) && p->n < FX_MAX_LOOPS; l = l->body)
         p->loop[p->n++] = l;
     choose_loop(w, p);
@@ -329,7 +301,7 @@ static bool find_pass(rows *w, const fx_stmt *s)
     return find_folds(w, w->n_passes++, s->body);
 }
 
-static bool touches_array(const rows *w, const fx_sexpr *x)
+static bool touches_array(const fx_row_code *w, const fx_sexpr *x)
 {
     bool touches = x && x->op == FX_S_LOAD && is_array(w, x->buf);
     for (int i = 0; x && i < fx_sop_arity(x->op) && !touches; i++)
@@ -337,7 +309,7 @@ static bool touches_array(const rows *w, const fx_sexpr *x)
     return touches;
 }
 
-static bool find_passes(rows *w)
+static bool find_passes(fx_row_code *w)
 {
     for (const fx_stmt *s = w->list; s; s = s->next) {
         bool array = touches_array(w, s->value) || (s->kind == FX_ST_STORE && is_array(w, s->buf));
@@ -346,7 +318,7 @@ static bool find_passes(rows *w)
         if (s->kind == FX_ST_LOOP && !find_pass(w, s))
             return false;
         if (s->kind == FX_ST_ARRAY) {
-            if (w->n_arrays == ARRAYS)
+            if (w->n_arrays == FX_ROW_ARRAYS)
                 return false;
             w->array[w->n_arrays++] = s->buf;
         }
@@ -361,31 +333,43 @@ static int64_t times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
 }
 
-/* Whether threads that share a row do better than a thread a row: elements of a row are neighbours, or there are few rows. */
-static bool is_better_shared(rows *w)
+static void measure(fx_row_code *w)
 {
-    enum { FEW = 2048, LONG = 512 };
-    int64_t n_rows = 1, n = 0;
-    int along = 0, across = 0;
+    w->n_rows = 1;
     for (int i = 0; i < w->n_passes; i++) {
         int64_t elements = 1;
         for (int k = 0; k < w->pass[i].n; k++)
             elements = times(elements, most(w, w->pass[i].loop[k]->extent));
-        n = elements > n ? elements : n;
-        along += w->pass[i].density;
+        w->n_elements = elements > w->n_elements ? elements : w->n_elements;
+        w->along += w->pass[i].density;
     }
     for (int i = 0; i < w->n_outer; i++) {
         int d = 0;
-        n_rows = times(n_rows, most(w, w->outer[i]->extent));
+        w->n_rows = times(w->n_rows, most(w, w->outer[i]->extent));
         for (int k = 0; k < w->n_passes; k++)
             d += density(w, &w->pass[k], w->outer[i]->var);
-        across = d > across ? d : across;
+        w->across = d > w->across ? d : w->across;
     }
-    return along >= across || (n_rows < FEW && n >= LONG);
+}
+
+bool fx_row_code_find(fx_gpu_map *m, const fx_stmt *list, fx_row_code *w)
+{
+    *w = (fx_row_code){.m = m};
+    if (!find_row(w, list) || !find_passes(w))
+        return false;
+    measure(w);
+    return true;
+}
+
+/* Whether threads that share a row do better than a thread a row: elements of a row are neighbours, or there are few rows. */
+static bool is_better_shared(const fx_row_code *w)
+{
+    enum { FEW = 2048, LONG = 128 };
+    return w->along >= w->across || (w->n_rows < FEW && w->n_elements >= LONG);
 }
 
 /* A warp takes rows of up to 1,024 elements, a block longer ones. */
-static void choose_threads(rows *w)
+static void choose_threads(fx_row_code *w)
 {
     int64_t longest = 0;
     for (int i = 0; i < w->n_passes; i++) {
@@ -398,7 +382,7 @@ static void choose_threads(rows *w)
 
 /* ---- the code of a thread --------------------------------------------------------------------------------------------------------------- */
 
-static fx_dim share(const rows *w, fx_dim n)
+static fx_dim share(const fx_row_code *w, fx_dim n)
 {
     fx_context *ctx = w->m->p->ctx;
     return fx_dim_floordiv(ctx, fx_dim_plus(ctx, n, w->threads - 1), fx_dim_of(w->threads));
@@ -406,7 +390,7 @@ static fx_dim share(const rows *w, fx_dim n)
 
 /* The element of the thread's own part of an array over the row, for an index in a copy of the pass: in the same order, without the others' elements. Where
  * the index does not go through the loops' iterations without gaps, none. */
-static fx_affine own_index(rows *w, const pass *p, int round, const fx_affine *a)
+static fx_affine own_index(fx_row_code *w, const fx_row_pass *p, int round, const fx_affine *a)
 {
     fx_affine own = fx_affine_const(0);
     int order[FX_MAX_LOOPS], n = 0;
@@ -434,7 +418,7 @@ static fx_affine own_index(rows *w, const pass *p, int round, const fx_affine *a
     return own;
 }
 
-static void own_loads(rows *w, fx_map *seen, const pass *p, int round, const fx_sexpr *x)
+static void own_loads(fx_row_code *w, fx_map *seen, const fx_row_pass *p, int round, const fx_sexpr *x)
 {
     if (!x || fx_map_get(seen, x))
         return;
@@ -445,7 +429,7 @@ static void own_loads(rows *w, fx_map *seen, const pass *p, int round, const fx_
         own_loads(w, seen, p, round, x->arg[i]);
 }
 
-static void own_arrays(rows *w, fx_map *seen, const pass *p, int round, fx_stmt *s)
+static void own_arrays(fx_row_code *w, fx_map *seen, const fx_row_pass *p, int round, fx_stmt *s)
 {
     for (; s; s = s->next) {
         own_loads(w, seen, p, round, s->value);
@@ -455,7 +439,7 @@ static void own_arrays(rows *w, fx_map *seen, const pass *p, int round, fx_stmt 
     }
 }
 
-static fx_stmt *guarded(rows *w, const fx_affine *cond, fx_stmt *body)
+static fx_stmt *guarded(fx_row_code *w, const fx_affine *cond, fx_stmt *body)
 {
     fx_stmt *s = fx_stmt_new(w->m->p, FX_ST_IF);
     s->n_cond = 1;
@@ -465,7 +449,7 @@ static fx_stmt *guarded(rows *w, const fx_affine *cond, fx_stmt *body)
 }
 
 /* Element i of the loop that the threads share is that of round i / threads of thread i % threads. */
-static fx_stmt *pass_code(rows *w, const pass *p)
+static fx_stmt *pass_code(fx_row_code *w, const fx_row_pass *p)
 {
     fx_program *prog = w->m->p;
     fx_context *ctx = prog->ctx;
@@ -515,7 +499,7 @@ static fx_stmt **append(fx_stmt **tail, fx_stmt *s)
     return tail;
 }
 
-static fx_stmt **append_reduce(rows *w, fx_stmt **tail, int local, fx_sop op)
+static fx_stmt **append_reduce(fx_row_code *w, fx_stmt **tail, int local, fx_sop op)
 {
     fx_stmt *s = fx_stmt_new(w->m->p, FX_ST_REDUCE);
     s->local = local;
@@ -524,7 +508,7 @@ static fx_stmt **append_reduce(rows *w, fx_stmt **tail, int local, fx_sop op)
 }
 
 /* The first place of the extreme: the least of those whose threads found it. */
-static fx_stmt **append_place(rows *w, fx_stmt **tail, const fold *f)
+static fx_stmt **append_place(fx_row_code *w, fx_stmt **tail, const fx_row_folded *f)
 {
     fx_program *p = w->m->p;
     fx_stmt *mine = fx_stmt_new(p, FX_ST_LOCAL), *set = fx_stmt_new(p, FX_ST_SET);
@@ -541,7 +525,7 @@ static fx_stmt **append_place(rows *w, fx_stmt **tail, const fold *f)
     return append_reduce(w, append(tail, set), f->place, FX_S_min);
 }
 
-static fx_stmt *thread_code(rows *w)
+static fx_stmt *thread_code(fx_row_code *w)
 {
     fx_program *p = w->m->p;
     fx_stmt *first = NULL, **tail = &first;
@@ -564,9 +548,9 @@ static fx_stmt *thread_code(rows *w)
 }
 
 /* Elements of an array over the row that are a thread's own, as the loops of the passes are shared; 0: passes differ, or sizes are open. */
-static int64_t own_elements(const rows *w)
+static int64_t own_elements(const fx_row_code *w)
 {
-    const pass *like = &w->pass[0];
+    const fx_row_pass *like = &w->pass[0];
     int64_t n = 1;
     for (int k = 0; k < like->n; k++) {
         fx_dim extent = k == like->at ? share(w, like->loop[k]->extent) : like->loop[k]->extent;
@@ -577,22 +561,21 @@ static int64_t own_elements(const rows *w)
     return n;
 }
 
-/* What is around the row's code, with the loop over its threads in its place. */
-static fx_stmt *around(const rows *w, const fx_stmt *list, fx_stmt *threads)
+fx_stmt *fx_row_code_around(const fx_row_code *w, const fx_stmt *list, fx_stmt *code)
 {
     fx_stmt *first = NULL, **tail = &first;
     if (list == w->list)
-        return threads;
+        return code;
     for (; list; list = list->next) {
         fx_stmt *s = fx_stmt_copy(w->m->p, list);
-        s->body = list->body ? around(w, list->body, threads) : NULL;
+        s->body = list->body ? fx_row_code_around(w, list->body, code) : NULL;
         tail = append(tail, s);
     }
     return first;
 }
 
 /* Rows of the block's threads along y: so that few rows are spread over many multiprocessors. */
-static int rows_of_block(const rows *w, int64_t n_rows)
+static int rows_of_block(const fx_row_code *w, int64_t n_rows)
 {
     enum { FEW = 1024, SMALL = 4 };
     int most = w->m->p->target.threads / w->threads;
@@ -600,7 +583,7 @@ static int rows_of_block(const rows *w, int64_t n_rows)
 }
 
 /* The threads of a row along x; the most rows along y, the others along z. NULL: threads or rows may meet, or a loop has more iterations than a grid takes. */
-static fx_stmt *grid_of(rows *w, const fx_stmt *nest)
+static fx_stmt *grid_of(fx_row_code *w, const fx_stmt *nest)
 {
     fx_map_nest g = {.m = w->m, .nest = nest};
     fx_map_loop *y = NULL;
@@ -611,12 +594,12 @@ static fx_stmt *grid_of(rows *w, const fx_stmt *nest)
         fx_map_loop *l = &g.loops[i];
         if (l->loop == g.threads)
             l->axis = 0;
-        else if (!y || fx_map_most(&g, l->extent) > fx_map_most(&g, y->extent))
+        else if (!y || most(w, l->extent) > most(w, y->extent))
             y = l;
     }
     int threads = 1;
     if (y) {
-        int64_t n = fx_map_most(&g, y->extent);
+        int64_t n = most(w, y->extent);
         y->axis = 1;
         threads = rows_of_block(w, n);
         threads = n < threads ? (n > 0 ? (int)n : 1) : threads;
@@ -647,9 +630,8 @@ static fx_stmt *grid_of(rows *w, const fx_stmt *nest)
 
 fx_stmt *fx_map_rows(fx_gpu_map *m, const fx_stmt *list)
 {
-    rows *w = FX_NEW(m->l->piece, rows);
-    *w = (rows){.m = m};
-    if (!find_row(w, list) || !find_passes(w) || !is_better_shared(w))
+    fx_row_code *w = FX_NEW(m->l->piece, fx_row_code);
+    if (!fx_row_code_find(m, list, w) || !is_better_shared(w))
         return NULL;
     choose_threads(w);
     w->x_var = m->next_var++;
@@ -661,7 +643,7 @@ fx_stmt *fx_map_rows(fx_gpu_map *m, const fx_stmt *list)
     threads->threads = w->threads;
     threads->hint = "lane";
     threads->body = thread_code(w);
-    if (w->failed || (w->n_arrays && !own) || !(mapped = grid_of(w, around(w, list, threads))))
+    if (w->failed || (w->n_arrays && !own) || !(mapped = grid_of(w, fx_row_code_around(w, list, threads))))
         return NULL;
     for (int i = 0; i < w->n_arrays; i++)
         m->p->bufs[w->array[i]].numel = m->p->bufs[w->array[i]].dims[0] = fx_dim_of(own);

@@ -47,7 +47,7 @@ static bool is_transposed(const transpose *t, const fx_map_access *a)
 
 static bool is_long_enough(const fx_map_nest *w, const fx_map_loop *l)
 {
-    return fx_map_most(w, l->extent) >= LEAST;
+    return fx_map_most(w->m, l->extent) >= LEAST;
 }
 
 /* Whether something the nest stores to may lie where the buffer does: a tile of it is read before others are written. */

@@ -110,6 +110,13 @@ CASES = [
         ["a : i64[5] = sum.dim_IntList(%x, [1])", "b : i64[5] = argmax.default(%u, 1)", "c : u8[5] = amin.default(%u, [1])", "e : f16[5] = amax.default(%h, [1])",
          "f : f16[5] = sum.dim_IntList(%h, [1])", "g : f64[5] = sum.dim_IntList(%d, [1])", "j : i64[5] = argmin.default(%h, 1)", "k : i32[5] = amax.default(%i, [1])",
          "l : i64[5] = prod.dim_int(%x, 1)"], "%a, %b, %c, %e, %f, %g, %j, %k, %l")),
+    # Few long rows in two launches: everything, columns, the middle of three dims; with a size that is open, and rows of several folds.
+    dict(name="rows_split", exact=False, inputs=[("f32", (300, 110), eighths(33000)), ("f32", (1500, 20), eighths(30000)), ("f32", (3, 600, 7), eighths(12600))], graph=graph_of(
+        [("x", "f32[300, 110]"), ("y", "f32[s0, 20]"), ("z", "f32[3, 600, 7]")],
+        ["a : f32[] = sum.default(%x)", "b : f32[] = amax.default(%x)", "c : f32[20] = sum.dim_IntList(%y, [0])", "d : f32[20] = var.correction(%y, [0])",
+         "e : f32[3, 7] = amin.default(%z, [1])", "f : f32[300, 110] = mul.Tensor(%x, %x)", "g : f32[] = mean.default(%f)", "h : f32[] = sqrt.default(%g)",
+         "i : f32[20] = mul.Tensor(%c, 0.125)", "j : i64[] = argmax.default(%x)"], "%a, %b, %i, %d, %e, %h, %j",
+        symbols="symbol s0 in [0, 5000]\n")),
     # A softmax's exponentials are float32 in registers: of a warp's rows and a block's, of rows of two dims.
     dict(name="rows_kept", exact=False, inputs=[("f16", (5, 70), [(7 * i) % 23 / 4 for i in range(350)]), ("f16", (2, 1500), [(7 * i) % 23 / 4 for i in range(3000)])],
          graph=graph_of([("x", "f16[5, 70]"), ("y", "f16[2, 1500]")],
