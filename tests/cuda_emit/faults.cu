@@ -256,9 +256,12 @@ static void products(const dense_config &config)
         float *x = on_device(std::vector<float>(5 * 16, 0.25f)), *y = on_device(std::vector<float>(5 * 8));
         dense_context *ctx;
         expect<dense_model>("made", dense_create(&ctx, &config), DENSE_OK, ctx);
+        device.fail_allocation = 1; /* nothing is allocated from here on */
+        fxcu_set_device(device);
         expect<dense_model>("run", dense_run(ctx, x, y, nullptr), DENSE_OK, ctx);
         expect<dense_model>("waited for", dense_wait(ctx, nullptr), DENSE_OK, ctx);
         expect_that("the sum of relu(2 + b), a quarter of it", on_host(y, 5 * 8) == std::vector<float>(5 * 8, (1 + 2 + 3 + 4 + 5 + 6 + 7 + 8) / 4.0f));
+        expect_that("no allocation after create", fxcu_get_device().fail_allocation == 1);
         dense_destroy(ctx);
         must(cudaFree(x));
         must(cudaFree(y));

@@ -180,6 +180,11 @@ class Builds(unittest.TestCase):
             self.assertIn("embedding_check: status 7", done.stderr)
             self.assertIn("choosing the device, device 0: cudaError", done.stderr)
 
+    def test_header_is_c(self):
+        (self.folder / "use.c").write_text('#include "embedding.h"\nint main(void) { embedding_context *ctx; const embedding_config config = {0}; return embedding_create(&ctx, &config); }\n')
+        include = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(NVCC))), "include")
+        run("cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-isystem", include, self.folder / "use.c")
+
     def test_make(self):
         said = run("make", f"NVCC={NVCC}", "NVCCFLAGS=-O1 -Werror all-warnings", "embedding_check", cwd=self.folder)
         self.judge(self.folder / "embedding_check", said)
