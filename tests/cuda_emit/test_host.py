@@ -142,6 +142,16 @@ class Checks(OnHost):
     def test_sizes(self):
         self.check(self.program("open", GRAPHS["open"]), says=["graph: d: max |difference|"])
 
+    def test_names(self):
+        """Inputs that are called as what NAME_run and the check have."""
+        names = ("status pointers here graph nodes failed error attributes some products ctx planned dims at arena weights stream config device p n code must told fetch "
+                 "inputs outputs result cudaMemcpyAsync dim3 uint3 float4 atomicMax threadIdx cudaSuccess").split()
+        lines = [f"t{i} : f32[s0, 4] = add.Tensor(%{f't{i - 1}' if i else names[0]}, %{name})" for i, name in enumerate(names[1:])]
+        lines += ["w : f32[4] = get_attr[w]", f"y : f32[s0, 4] = mul.Tensor(%t{len(names) - 2}, %w)"]
+        text = graph_of([(name, "f32[s0, 4]") for name in names], lines, f"%y, %{names[1]}", symbols="symbol s0 in [1, 9]\n",
+                        tensors="parameter w : f32[4] = [1.0, 2.0, 3.0, 4.0]\n")
+        self.check(self.program("told", text), says=["graph: y: max |difference|"])
+
     def test_vectors_in_a_file(self):
         folder = self.program("tall", GRAPHS["tall"])
         self.check(folder, says=["graph: a: max |difference|"])
