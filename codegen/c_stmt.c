@@ -1,5 +1,6 @@
 /* codegen/c_stmt.c: steps in C: one static function each, of loops, scalar statements and kernel calls.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <math.h>
 #include <string.h>
 
 #include "codegen/emit.h"
@@ -25,29 +26,54 @@ void fx_c_scan_buf(fx_emit *e, int buf, bool written)
     FX_PUSH(e->local, f->params, f->n_params, f->cap_params) = param;
 }
 
-/* Notes the symbols of a size in the step at hand. With some, indices are as wide as pointers. */
-static fx_status scan_dim(fx_emit *e, fx_dim d)
+/* The most that the expression or a part of it may be, without its sign, within the symbols' ranges. */
+static double most_of_sym(const fx_emit *e, const fx_sym *s)
 {
-    e->fact->wide |= !fx_dim_known(d);
-    return fx_c_scan_dim(e, d, e->fact->symbols);
+    double most = s->kind == FX_SYM_MUL ? 1 : 0;
+    switch (s->kind) {
+    case FX_SYM_INT:
+        return s->value < 0 ? -(double)s->value : (double)s->value;
+    case FX_SYM_SYMBOL:
+        for (size_t i = 0; i < e->p->n_symbols; i++)
+            if (strcmp(e->p->symbols[i].name, s->name) == 0)
+                return (double)e->p->symbols[i].max; /* ranges start at >= 0 */
+        return 1e300;
+    case FX_SYM_ADD: case FX_SYM_MUL: case FX_SYM_FLOORDIV: case FX_SYM_MOD: case FX_SYM_MAX: case FX_SYM_MIN: case FX_SYM_CEILDIV:
+        for (int i = 0; i < s->n; i++) {
+            double one = most_of_sym(e, s->args[i]);
+            most = s->kind == FX_SYM_MUL ? most * one : s->kind == FX_SYM_ADD || s->kind == FX_SYM_CEILDIV ? most + one : fmax(most, one);
+        }
+        return most;
+    default:
+        return 1e300;
+    }
 }
 
-static double size_of(fx_dim d)
+double fx_c_most(const fx_emit *e, fx_dim d)
 {
+    if (d.sym)
+        return most_of_sym(e, d.sym);
     return d.value < 0 ? -(double)d.value : (double)d.value;
+}
+
+/* Notes the symbols of a size in the step at hand. With some, indices are as wide as pointers; for a GPU only where they may be as large. */
+static fx_status scan_dim(fx_emit *e, fx_dim d)
+{
+    e->fact->wide |= !fx_dim_known(d) && (!e->say->gpu || fx_c_most(e, d) > INT32_MAX);
+    return fx_c_scan_dim(e, d, e->fact->symbols);
 }
 
 /* Whether the expression or a part of it may leave an int's range. */
 fx_status fx_c_scan_affine(fx_emit *e, const fx_affine *a)
 {
-    double most = size_of(a->base);
+    double most = fx_c_most(e, a->base);
     FX_TRY(scan_dim(e, a->base));
     for (int i = 0; i < a->n; i++) {
         FX_TRY(scan_dim(e, a->coef[i]));
         if (a->var[i] < 0)
             e->fact->wide = true; /* an index that is data */
         else
-            most += size_of(a->coef[i]) * (a->var[i] < e->fact->n_vars ? (double)e->loops[a->var[i]].extent.value : 1);
+            most += fx_c_most(e, a->coef[i]) * (a->var[i] < e->fact->n_vars ? fx_c_most(e, e->loops[a->var[i]].extent) : 1);
     }
     if (most > INT32_MAX)
         e->fact->wide = true;
@@ -130,7 +156,7 @@ fx_status fx_c_scan_loop(void *user, const fx_stmt *loop)
         return fx_c_refuse(e, "a loop over blocks or threads");
     e->fact->loops++;
     e->loops[loop->var].extent = loop->extent;
-    if (loop->extent.value > INT32_MAX - 1)
+    if (fx_c_most(e, loop->extent) > INT32_MAX - 1)
         e->fact->wide = true;
     e->both |= both && !once;
     e->parallel |= loop->loop == FX_LOOP_PARALLEL && !both && !once;
@@ -263,6 +289,12 @@ static bool sized(const fx_emit *e)
     return false;
 }
 
+/* Of sizes in the step. */
+static const char *size_type(const fx_emit *e)
+{
+    return e->fact->wide || e->fact->calls || !e->say->gpu ? "ptrdiff_t" : "int";
+}
+
 /* A parameter of the step's function; lines are wrapped below the first. */
 static void put_parameter(fx_text *head, size_t indent, size_t *line, const char *text)
 {
@@ -295,7 +327,7 @@ static void put_parameters(fx_emit *e, fx_text *head, bool calls, bool reports)
         if (!f->symbols[i])
             continue;
         fx_names_take(e->scope, e->symbols[i]);
-        put_parameter(head, indent, &line, fx_arena_printf(e->local, "ptrdiff_t %s", e->symbols[i]));
+        put_parameter(head, indent, &line, fx_arena_printf(e->local, "%s %s", size_type(e), e->symbols[i]));
     }
     if (f->weights) {
         fx_names_take(e->scope, "weights");
@@ -365,7 +397,7 @@ fx_status fx_c_step_begin(void *user, const fx_step *step)
     for (size_t i = e->p->n_symbols; i < e->n_sizes; i++)
         if (f->symbols[i])
             fx_names_take(e->scope, e->symbols[i]);
-    fx_c_derived_locals(e, t, "ptrdiff_t", f->symbols);
+    fx_c_derived_locals(e, t, size_type(e), f->symbols);
     if (f->checks && !reports) {
         fx_names_take(e->scope, "status");
         fx_emit_line(e, "int status = %s_OK;", e->PREFIX);

@@ -209,7 +209,7 @@ static fx_status scan_loop(void *user, const fx_stmt *loop)
 {
     enum { LARGEST_BLOCK = 1024 };
     fx_emit *e = user;
-    if (loop->loop == FX_LOOP_GRID && loop->extent.value > INT32_MAX - LARGEST_BLOCK)
+    if (loop->loop == FX_LOOP_GRID && fx_c_most(e, loop->extent) > INT32_MAX - LARGEST_BLOCK)
         e->fact->wide = true; /* what the last block counts to */
     if (loop->aligned) {
         find_pieces(e, loop);

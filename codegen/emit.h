@@ -195,6 +195,7 @@ fx_status fx_emit_prepare(fx_emit *e);
 /* c_stmt.c: steps */
 extern const fx_hooks fx_c_scan_hooks, fx_c_step_hooks;
 fx_status fx_c_refuse(fx_emit *e, const char *what);
+double fx_c_most(const fx_emit *e, fx_dim d);    /* what the size or a part of it may be at most, without its sign */
 fx_status fx_c_scan_loop(void *user, const fx_stmt *loop);
 fx_status fx_c_step_begin(void *user, const fx_step *step); /* comment, head, sizes */
 void fx_c_enter_block(fx_emit *e);               /* indentation and names */

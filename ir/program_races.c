@@ -189,6 +189,8 @@ static bool meet_dims(const fx_check *c, sym_term *t, int n, fx_dim d)
                 return false;
             least = rest_least;
             most = rest_most;
+            if (fx_check_le(c, fx_dim_plus(c->ctx, most, 1), d) || fx_check_le(c, fx_dim_plus(c->ctx, d, 1), least))
+                return false; /* out of reach of what is left */
             found = true;
             n--;
             t[i] = t[n];

@@ -42,6 +42,28 @@ static const char *const halves = HEAD("gpu")
     "    }\n"
     "}\n";
 
+/* The same of any number of rows. */
+static const char *const open_halves = HEAD("gpu")
+    "symbol s0 in [0, 1000]\n"
+    "sizes arena=0 weights=0 live=0 hash=0x0000000000000000\n"
+    "buffer x : input 0 f32[s0, 5]\n"
+    "buffer y : output 0 f32[s0, 8]\n"
+    "input x \"x\" = x f32[s0, 5]\n"
+    "output y \"y\" = y f32[s0, 8]\n"
+    "\n"
+    "step s {\n"
+    "    for v0 in s0 grid y 2 {\n"
+    "        for v1 in 5 grid x 16 {\n"
+    "            y[8*v0 + v1] = x[5*v0 + v1]\n"
+    "        }\n"
+    "    }\n"
+    "    for v2 in s0 grid y 2 beside {\n"
+    "        for v3 in 3 grid x 16 {\n"
+    "            y[8*v2 + v3 + 5] = x[5*v2 + v3]\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
+
 typedef struct damage {
     const char *from, *to, *says; /* NULL: it is right */
 } damage;
@@ -55,6 +77,11 @@ static const damage beside_cases[] = {
     {"for v3 in 32 grid x 16", "for v3 in 32", "the grid loops v0 and v2 are of one launch, but their blocks have 16 and 1 threads along x"},
     {"y 2 {", "y 2 beside {", "the loop v0 is beside another one: expected two outermost grid loops"},
     {"    for v2 in 6", "    y[383] = 0.0:f32\n    for v2 in 6", "the loop v2 is beside another one: expected two outermost grid loops"},
+};
+
+static const damage open_cases[] = {
+    {"step s", "step s", NULL},
+    {"v3 + 5]", "v3 + 4]", "the grid loops v0 and v2 are of one launch, but meet at elements of 'y'"},
 };
 
 static const damage cases[] = {
@@ -106,10 +133,17 @@ START_TEST(beside)
 }
 END_TEST
 
+START_TEST(beside_open)
+{
+    judge(open_halves, &open_cases[_i]);
+}
+END_TEST
+
 static void add(TCase *t)
 {
     tcase_add_loop_test(t, grids, 0, sizeof cases / sizeof *cases);
     tcase_add_loop_test(t, beside, 0, sizeof beside_cases / sizeof *beside_cases);
+    tcase_add_loop_test(t, beside_open, 0, sizeof open_cases / sizeof *open_cases);
 }
 
 int main(void)
