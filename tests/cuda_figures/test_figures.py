@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -20,6 +21,7 @@ import zoo  # noqa: E402
 import zoo_transformers  # noqa: E402
 
 import inductor  # noqa: E402
+import kernels  # noqa: E402
 
 MOST_BYTES = 1.3     # of the lower bound (docs/cuda.md, "Bytes")
 # Models that are above one of the two, and what they reach; docs/cuda.md says why.
@@ -72,6 +74,21 @@ def test_recount(full, name):
         pytest.skip("inductor takes long: --full")
     recorded = inductor.recorded(name)
     assert inductor.count(zoo_transformers.export(name).path) == {k: recorded[k] for k in ("extern", "generated", "nests", "kernels")}
+
+
+@pytest.mark.parametrize("name", ["mnist_cnn", "resnet18", "swin_small", "llama_small", "efficientnet_b0"])
+def test_launches(name, full, tmp_path):
+    """What the report counts is what a run launches, and no kernel of it spills registers."""
+    if name != "mnist_cnn" and not full:
+        pytest.skip("builds whole models: --full")
+    rows = kernels.by_layer(report(os.environ.get("FXCC") or kernels.emitted.fxcc(), name)["kernels"], kernels.launches(zoo_transformers.export(name), tmp_path))
+    for k, parts in rows:
+        assert [list(p.grid) + list(p.block) for p in parts] == [k["grid"] + k["block"]] or not k["block"][0], k["title"]
+    nvcc = shutil.which(os.environ.get("NVCC", "nvcc"))
+    if not nvcc:
+        pytest.skip("no nvcc: registers are not known")
+    spilled, missing = kernels.kernel_table(name, rows, kernels.compiled(nvcc, ["sm_75", "sm_120"] if full else ["sm_75"], tmp_path / "net.cu"))[1:]
+    assert not spilled and not missing
 
 
 def main(names):

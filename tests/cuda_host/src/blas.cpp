@@ -125,6 +125,7 @@ cublasStatus_t run_product(const char *call, const product &p, cudaStream_t stre
     if (check_stream(stream) != cudaSuccess) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    trace("%s\n", call);
     return enqueue(stream, [p] {
         unlock_device();
         compute_product(p);

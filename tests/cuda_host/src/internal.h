@@ -127,8 +127,12 @@ void reset_launch();
 /* ---- shared.cpp ---- */
 
 /* The static shared variables that a kernel declares, and those of functions it calls, as they are seen to be used. */
+/* launch.cpp: a line in the file that FXCU_TRACE names, of what is put on a stream; nothing where it names none. */
+void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 struct kernel_shared;
 kernel_shared *shared_of(const void *kernel);
+std::string symbol_of(const void *kernel);           /* as the linker knows it; "?": the program was stripped */
 size_t shared_bytes(const kernel_shared *kernel);
 bool is_guard(const kernel_shared *kernel, const char *at); /* a compiler's mark beside the variables, no access of the source */
 uint64_t shared_moves(const kernel_shared *kernel);  /* changes when the variables lie elsewhere: another thread of the host runs the blocks */

@@ -3,6 +3,9 @@
 #include "internal.h"
 
 #include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <sys/mman.h>
@@ -188,6 +191,18 @@ static void run_each(const launch_desc &d) {
     fxcu_set_schedule(FXCU_EACH, schedule_seed);
 }
 
+void trace(const char *format, ...) {
+    static FILE *const file = getenv("FXCU_TRACE") ? fopen(getenv("FXCU_TRACE"), "w") : nullptr; /* of the process: never closed */
+    if (file == nullptr) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    vfprintf(file, format, args);
+    va_end(args);
+    fflush(file);
+}
+
 cudaError_t launch(launch_desc &&d) {
     entry e;
     if (e.failed) {
@@ -207,6 +222,9 @@ cudaError_t launch(launch_desc &&d) {
         return failed;
     }
     const cudaStream_t stream = d.stream;
+    if (getenv("FXCU_TRACE")) {
+        trace("%s %u %u %u %u %u %u %zu\n", symbol_of(d.kernel).c_str(), d.grid.x, d.grid.y, d.grid.z, d.block.x, d.block.y, d.block.z, d.dynamic_bytes);
+    }
     return enqueue(stream, [d = std::move(d)] {
         unlock_device();
         if (schedule == FXCU_EACH) {

@@ -128,6 +128,15 @@ static module *module_of(const void *code) {
     return m;
 }
 
+std::string symbol_of(const void *kernel) {
+    const module *m = module_of(kernel);
+    if (m == nullptr) {
+        return "?";
+    }
+    auto function = m->functions.find(reinterpret_cast<uintptr_t>(kernel) - reinterpret_cast<uintptr_t>(m->base));
+    return function == m->functions.end() ? "?" : function->second;
+}
+
 kernel_shared *shared_of(const void *kernel) {
     module *m = module_of(kernel);
     auto made = kernels.emplace(kernel, kernel_shared{m, {}, 0});
