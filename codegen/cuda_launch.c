@@ -127,9 +127,9 @@ void fx_cuda_grid_sizes(fx_emit *e, bool *used)
         fx_grid g = fx_cuda_grid(e, &e->p->steps[i]);
         for (int a = 0; a < 3; a++)
             (void)fx_c_scan_dim(e, g.blocks[a], used); /* has a spelling: steps were scanned */
-        for (const fx_stmt *n = g.nest; n; n = fx_cuda_nest(n->next))
-            for (const fx_stmt *s = n; is_axis(s); s = s->body)
-                (void)fx_c_scan_dim(e, s->extent, used);
+        for (const fx_stmt *s = g.nest; is_axis(s) && !fx_cuda_nest(g.nest->next); s = s->body)
+            if (!fx_dim_at_least(e->ctx, fx_program_symbols(e->p), s->extent, 1))
+                (void)fx_c_scan_dim(e, s->extent, used); /* the launch's condition */
     }
     e->deriving = false;
 }
