@@ -136,6 +136,8 @@ void fx_cuda_grid_sizes(fx_emit *e, bool *used)
 
 void fx_cuda_launch_all(fx_emit *e, fx_text *t)
 {
+    e->deriving = true;
     for (size_t s = 0; s < e->p->n_steps; s++)
         (e->facts[s].calls ? put_call : put_launch)(e, t, s);
+    e->deriving = false;
 }
