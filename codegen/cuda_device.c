@@ -8,8 +8,10 @@
 static const char prelude[] =
     "typedef signed char int8_t;\ntypedef unsigned char uint8_t;\ntypedef short int16_t;\ntypedef unsigned short uint16_t;\n"
     "typedef int int32_t;\ntypedef unsigned int uint32_t;\ntypedef long int64_t;\ntypedef unsigned long uint64_t;\ntypedef unsigned long uintptr_t;\n"
-    "#define INT8_MIN (-128)\n#define INT16_MIN (-32768)\n#define INT32_MAX 2147483647\n#define INT32_MIN (-INT32_MAX - 1)\n"
-    "#define INT64_MAX 9223372036854775807L\n#define INT64_MIN (-INT64_MAX - 1)\n#define UINT32_MAX 4294967295u\n#define UINT64_MAX 18446744073709551615ul\n"
+    "#define INT8_MIN (-128)\n#define INT8_MAX 127\n#define UINT8_MAX 255\n#define INT16_MIN (-32768)\n#define INT16_MAX 32767\n#define UINT16_MAX 65535\n"
+    "#define INT32_MAX 2147483647\n#define INT32_MIN (-INT32_MAX - 1)\n#define UINT32_MAX 4294967295u\n"
+    "#define INT64_MAX 9223372036854775807L\n#define INT64_MIN (-INT64_MAX - 1)\n#define UINT64_MAX 18446744073709551615ul\n"
+    "#define INT32_C(x) x\n#define UINT32_C(x) x##u\n#define INT64_C(x) x##L\n#define UINT64_C(x) x##ul\n"
     "#define INFINITY __int_as_float(0x7f800000)\n#define NAN __int_as_float(0x7fffffff)\n\n";
 
 static fx_device_launch launch_of(fx_emit *e, size_t number)

@@ -5,8 +5,10 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
     FXCC=build/release/bin/fxcc python3 tests/cuda_emit/test_nvrtc.py [Values|Python|Messages|Real]
 """
+import math
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,44 @@ from test_emit import FXCC, HERE, HOST, WORK, Case, compare, parse_npy, run
 DRIVER = WORK / "driver"
 # One of the real library's is enough; what it cannot find it says.
 TOOLKIT = next((p for p in ("/usr/local/cuda",) if list(pathlib.Path(p).glob("lib64/libnvrtc.so.*"))), None)
+
+
+def parameter(name, *shape):
+    rng = random.Random(name)
+    return f"parameter {name} : f32[{', '.join(map(str, shape))}] = [{', '.join(str(round(rng.uniform(-1, 1), 3)) for _ in range(math.prod(shape)))}]\n"
+
+
+def images(batch):
+    """Convolutions of each kind, pools, resampling, a norm; their kernels are chosen by sizes, the batch's among them."""
+    return graph_of(
+        [("x", f"f32[{batch}, 3, 14, 13]")],
+        [*[f"{w} : f32[{shape}] = get_attr[{w}]" for w, shape in (("w1", "8, 3, 3, 3"), ("b1", "8"), ("w2", "8, 1, 3, 3"), ("w3", "16, 8, 1, 1"), ("w4", "16, 4, 2, 2"))],
+         f"a : f32[{batch}, 8, 14, 13] = convolution.default(%x, %w1, %b1, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)", f"b : f32[{batch}, 8, 14, 13] = relu.default(%a)",
+         f"c : f32[{batch}, 8, 7, 6] = max_pool2d.default(%b, [2, 2], [2, 2])",
+         f"d : f32[{batch}, 8, 7, 6] = convolution.default(%c, %w2, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 8)",
+         f"e : f32[{batch}, 16, 7, 6] = convolution.default(%d, %w3, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)",
+         f"f : f32[{batch}, 4, 14, 12] = convolution.default(%e, %w4, None, [2, 2], [0, 0], [1, 1], True, [0, 0], 1)",
+         f"g : f32[{batch}, 4, 14, 12] = group_norm.default(%f, 2)", f"h : f32[{batch}, 4, 3, 5] = adaptive_avg_pool2d.default(%g, [3, 5])",
+         f"u : f32[{batch}, 4, 6, 10] = upsample_nearest2d.vec(%h, None, [2.0, 2.0])", f"p : f32[{batch}, 4, 3, 5] = avg_pool2d.default(%u, [2, 2], [2, 2])"], "%p, %g",
+        tensors=parameter("w1", 8, 3, 3, 3) + parameter("b1", 8) + parameter("w2", 8, 1, 3, 3) + parameter("w3", 16, 8, 1, 1) + parameter("w4", 16, 4, 2, 2),
+        symbols="symbol s0 in [1, 64]\n" if batch == "s0" else "")
+
+
+def words(batch):
+    """Products with and without an epilogue, attention, norms."""
+    return graph_of(
+        [("x", f"f32[{batch}, 6, 24]")],
+        [*[f"{w} : f32[{shape}] = get_attr[{w}]" for w, shape in (("w1", "24, 24"), ("b1", "24"), ("w2", "72, 24"), ("n", "24"))],
+         f"a : f32[{batch}, 6, 24] = linear.default(%x, %w1, %b1)", f"b : f32[{batch}, 6, 24] = relu.default(%a)", f"c : f32[{batch}, 6, 24] = layer_norm.default(%b, [24], %n, %b1)",
+         f"d : f32[{batch}, 6, 72] = linear.default(%c, %w2)", f"e : f32[{batch}, 6, 72] = silu.default(%d)", f"s : f32[{batch}, 6, 3, 2, 12] = unflatten.int(%e, 2, [3, 2, 12])",
+         f"t : f32[3, {batch}, 2, 6, 12] = permute.default(%s, [2, 0, 3, 1, 4])", *[f"{n} : f32[{batch}, 2, 6, 12] = select.int(%t, 0, {i})" for i, n in enumerate("qkv")], f"kt : f32[{batch}, 2, 12, 6] = permute.default(%k, [0, 1, 3, 2])",
+         f"r : f32[{batch}, 2, 6, 6] = matmul.default(%q, %kt)", f"o : f32[{batch}, 2, 6, 12] = scaled_dot_product_attention.default(%q, %k, %v, None, 0.0, True)", f"m : f32[{batch}, 2, 6, 6] = softmax.int(%r, 3)"],
+        "%o, %m", tensors=parameter("w1", 24, 24) + parameter("b1", 24) + parameter("w2", 72, 24) + parameter("n", 24),
+        symbols="symbol s0 in [1, 64]\n" if batch == "s0" else "")
+
+
+KERNELS = [dict(name=f"{kind.__name__}{'_open' if batch == 's0' else ''}", exact=False, inputs=[("f32", (2, *shape))], graph=kind(batch))
+           for kind, shape in ((images, (3, 14, 13)), (words, (6, 24))) for batch in (2, "s0")]
 
 
 def make_driver():
@@ -64,7 +104,7 @@ class Nvrtc(unittest.TestCase):
             raise unittest.SkipTest("no g++ or no make")
         make_driver()
         if not Nvrtc.cases:
-            Nvrtc.cases = [Case(**c) for c in CASES]
+            Nvrtc.cases = [Case(**c) for c in CASES + KERNELS]
             for c in Nvrtc.cases:
                 c.emit()
                 c.files = [c.folder / f"in{i}.npy" for i in range(len(c.inputs))]
@@ -89,6 +129,24 @@ class Values(Nvrtc):
                 for i, ((dtype, shape, data), (_, want_shape, want)) in enumerate(zip(got, c.expected)):
                     self.assertEqual(tuple(shape), tuple(want_shape))
                     compare(f"{c.name}, output {i} {dtype}{list(shape)}", dtype, data, want, c.exact)
+
+    def test_kernels(self):
+        """What the cases of kernels are about is in them."""
+        for name, kernels in (("images", "conv2d conv2d_dw gemm conv_transpose2d max_pool2d avg_pool2d adaptive_avg_pool2d upsample_nearest2d group_norm"),
+                              ("words_open", "gemm layer_norm attention")):
+            text = (self.named(name).folder / f"{name}.cu").read_text()
+            for kernel in kernels.split():
+                self.assertRegex(text, rf"\n    return fxrt_cuda_{kernel}(<float>)?\(", name)
+
+    def test_products(self):
+        """Without cuBLASLt a model of products is refused, any other is not."""
+        libraries = folder_with("no_blas", "libcuda.so.1", "libnvrtc.so.13")
+        for version in (13, 12):
+            (libraries / f"libcublasLt.so.{version}").write_text("")
+        self.assertEqual(on_device(self.named("flat"), libraries=libraries)[0].returncode, 0)
+        done, alive = on_device(self.named("words"), libraries=libraries)
+        self.assertEqual((done.returncode, alive), (1, "0"))
+        self.assertIn("device cuda: libcublasLt.so.13 (or .12) was not found, nor in /nowhere/lib64: ", done.stderr)
 
     def test_cache(self):
         """The second time nothing is compiled: there is no compiler."""
@@ -157,7 +215,7 @@ class Real(Nvrtc):
     """The real NVRTC takes the texts, and the kernels are in what it makes. Launches do nothing: there is no GPU."""
 
     def test_texts(self):
-        libraries = folder_with("real", "libcuda.so.1")
+        libraries = folder_with("real", "libcuda.so.1", "libcublasLt.so.13")
         for number, c in enumerate(self.cases):
             with self.subTest(case=c.name):
                 done, alive = on_device(c, "--device=cuda", "--no-cache", libraries=libraries, CUDA_HOME=TOOLKIT, FXCU_CAPABILITY=("7.5", "9.0", "12.0")[number % 3])
