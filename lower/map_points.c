@@ -190,9 +190,9 @@ static void choose_width(fx_map_nest *w)
 /* ---- the grid ------------------------------------------------------------------------------------------------------------------ */
 
 /* Threads of a block along an axis: all iterations, or so many of them that the last block has few too many. */
-static int threads_for(int64_t iterations, int most)
+static int threads_for(int64_t iterations, int most, int whole)
 {
-    if (iterations <= most)
+    if (iterations <= whole)
         return iterations > 1 ? (int)iterations : 1;
     int best = most;
     for (int n = most; n >= most / 2 && n >= WARP && iterations < 64 * (int64_t)most; n -= WARP)
@@ -211,7 +211,7 @@ static int axis_threads(const fx_map_nest *w, const fx_map_loop *l, int budget)
     int64_t iterations = fx_map_most(w->m, l->extent);
     if (on_axis > 1)
         return 1;
-    int n = threads_for(iterations, most);
+    int n = threads_for(iterations, most, l->axis == 0 ? w->m->p->target.threads : most);
     if (l->axis > 0 && iterations > n && iterations < 64 * (int64_t)n) { /* as many blocks, evenly filled */
         int64_t blocks = (iterations + n - 1) / n;
         n = (int)((iterations + blocks - 1) / blocks);
@@ -247,7 +247,7 @@ static fx_stmt *grid_of(fx_map_nest *w, fx_stmt *body)
             s->loop = FX_LOOP_GRID;
             s->axis = a;
             s->threads = axis_threads(w, l, budget);
-            budget /= s->threads;
+            budget = budget > s->threads ? budget / s->threads : 1;
             if (a)
                 fx_program_limit(w->m->p, fx_dim_of((int64_t)FX_MOST_BLOCKS * s->threads), l->extent, "a grid has 65535 blocks along y and z");
             s->body = grid;
