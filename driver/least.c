@@ -168,6 +168,15 @@ static uint64_t of_slices(const least *l, const sources *s)
     return n > 1 && !s->cut ? sum : 0;
 }
 
+/* Whether both are of one heavy node's result: its slices are told apart by of_slices. */
+static bool of_one(const least *l, const sources *a, const sources *b)
+{
+    for (int i = 0; i < a->n + b->n; i++)
+        if (whole(l, i < a->n ? a->at[i] : b->at[i - a->n]) != whole(l, a->at[0]))
+            return false;
+    return true;
+}
+
 /* Whether the pair is joined for the first time. */
 static bool first_join(least *l, const sources *a, const sources *b)
 {
@@ -194,7 +203,7 @@ static void see_light(least *l, const fx_node *n)
         if (!f)
             continue;
         bool shared = !all->n || within(l, f, all, false) || within(l, all, f, false);
-        if (n->op->cls == FX_CLASS_POINTWISE && !shared && first_join(l, all, f))
+        if (n->op->cls == FX_CLASS_POINTWISE && !shared && !of_one(l, all, f) && first_join(l, all, f))
             l->sum.intermediates = plus(l->sum.intermediates, smaller(read, c));
         read = !shared ? plus(read, c) : read > c ? read : c;
         add_sources(all, f);
