@@ -32,8 +32,8 @@ int refuse_gpu(const char *command, fx_context *ctx, const fx_compile_options *o
         return 0;
     if (fx_target_describe(ctx, options->target, &target) != FX_OK)
         return 1;
-    return !target.gpu ? 0 : complain(command, "target %s: expected that of a CPU; 'fxcc compile --check' writes CUDA sources and a program "
-                                                     "that runs and judges them", target.name);
+    return !target.gpu ? 0 : complain(command, "target %s: expected that of a CPU; 'fxcc run --device=cuda' and 'fxcc check --device=cuda' compile "
+                                                     "for a GPU in memory, 'fxcc compile --check' writes CUDA sources and a program that judges them", target.name);
 }
 
 double seconds_now(void)
