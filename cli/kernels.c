@@ -79,7 +79,9 @@ static int report_one(const char *command, const fx_compile_options *options, co
     fx_context_free(ctx);
     uint64_t moved = t.read + t.written, least = t.inputs + t.outputs + t.weights + t.intermediates;
     double ratio = least ? (double)moved / (double)least : 1;
-    if (json)
+    if (json && status != FX_OK)
+        printf("], \"failed\": true}");
+    else if (json)
         printf("], \"launches\": %zu, \"flops\": %.0f, \"read\": %llu, \"written\": %llu, \"workspace\": %llu, \"least\": {\"inputs\": %llu, \"outputs\": %llu, "
                "\"weights\": %llu, \"intermediates\": %llu}, \"ratio\": %.4f}",
                t.launches, t.flops, (unsigned long long)t.read, (unsigned long long)t.written, (unsigned long long)t.workspace, (unsigned long long)t.inputs,

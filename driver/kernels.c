@@ -56,7 +56,11 @@ static void tell(kernels_job *job, const fx_program *p, fx_arena *arena, const f
     fx_traffic t = fx_traffic_of(p, arena, first, last);
     const fx_stmt *call = first_call(first, last);
     fx_kernel_info k = {.step = step->name, .title = step->title ? step->title : "", .kernel = call ? fx_kernel_get(call->call->kernel)->name : "",
-                        .flops = call ? (double)step->flops + t.flops : t.flops, .read = t.read, .written = t.written, .workspace = t.workspace};
+                        .flops = t.flops, .read = t.read, .written = t.written, .workspace = t.workspace};
+    if (call) { /* of open sizes, steps know the operations of the smallest */
+        double flops = fx_call_flops(call->call);
+        k.flops += flops > 0 ? flops : (double)step->flops;
+    }
     k.launches = call ? fx_launches_of(p, call->call) : 1;
     bool several = false;
     for (const fx_stmt *s = first; s != last; s = s->next)

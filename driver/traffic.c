@@ -146,6 +146,20 @@ static bool has_tail(const fx_program *p, const fx_call_stmt *c)
     return residual && !rows_apart;
 }
 
+double fx_call_flops(const fx_call_stmt *c)
+{
+    const char *desc = fx_kernel_get(c->kernel)->desc;
+    bool in = c->kernel == FX_K_conv_transpose2d; /* each input meets every weight of a filter */
+    if (strcmp(desc, "conv2d") == 0)
+        return 2.0 * fx_call_field(c, "n") * fx_call_field(c, "groups") * fx_call_field(c, "ic") * fx_call_field(c, "oc") * fx_call_field(c, "kh") *
+               fx_call_field(c, "kw") * fx_call_field(c, in ? "ih" : "oh") * fx_call_field(c, in ? "iw" : "ow");
+    if (strcmp(desc, "gemm") == 0)
+        return 2.0 * fx_call_field(c, "batch") * fx_call_field(c, "m") * fx_call_field(c, "n") * fx_call_field(c, "k");
+    if (strcmp(desc, "attention") == 0)
+        return 2.0 * fx_call_field(c, "batch") * fx_call_field(c, "heads") * fx_call_field(c, "m") * fx_call_field(c, "n") * (fx_call_field(c, "dk") + fx_call_field(c, "dv"));
+    return 0;
+}
+
 int fx_launches_of(const fx_program *p, const fx_call_stmt *c)
 {
     const fx_kernel *k = fx_kernel_get(c->kernel);

@@ -17,6 +17,9 @@ typedef struct fx_traffic {
 /* traffic.c. The program has no symbols. what follows `last` is not looked at; NULL: all is. */
 fx_traffic fx_traffic_of(const fx_program *p, fx_arena *arena, const fx_stmt *first, const fx_stmt *last);
 
+/* Floating point operations of a product, a convolution or attention, from its sizes; 0: of another kernel. */
+double fx_call_flops(const fx_call_stmt *c);
+
 /* How many kernels runtime/cuda/ launches for a call. */
 int fx_launches_of(const fx_program *p, const fx_call_stmt *c);
 

@@ -445,6 +445,23 @@ class Reporting(Case):
         self.assertEqual(apart[1], apart[2])
         self.assertEqual(apart[1], fused[2])
 
+    def test_gpu(self):
+        """A row a kernel, sums, JSON; what is for GPUs alone says so."""
+        r = json.loads(self.ok("report", DIGITS, "-t", "cuda", "--json"))[0]
+        for key in ("launches", "flops", "read", "written", "workspace"):
+            self.assertEqual(r[key], sum(k[key] for k in r["kernels"]), key)
+        self.assertAlmostEqual(r["ratio"], (r["read"] + r["written"]) / sum(r["least"].values()), places=3)
+        text = self.ok("report", DIGITS, "-t", "cuda")
+        for k in r["kernels"]:
+            self.assertIn(f"| {k['title']} | {k['kernel'] or 'loops'}", text)
+        self.assertRegex(text.splitlines()[-1], rf"^\| digits \| {r['launches']} \| .* \| {r['ratio']:.3f} \|$")
+        self.assertEqual(len(self.ok("report", DIGITS, DIGITS, "-t", "cuda").splitlines()), 4, "several models: a row each")
+        done = fxcc("report", DIGITS, "--json")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"--json: expected the target of a GPU", done.stderr)
+        done = fxcc("report", self.dir / "none.pt2", "-t", "cuda", "--json")
+        self.assertEqual((done.returncode, json.loads(done.stdout)), (1, [{"model": "none", "kernels": [], "failed": True}]))
+
     def test_one_model_fails(self):
         (self.dir / "bad.fx").write_text('graph "bad" imported\n\n%x : f32[2] = placeholder[x]\n%y : f32[2] = call_method[what](%x)\noutput((%y,))\n')
         done = fxcc("report", DIGITS, self.dir / "bad.fx", DIGITS)
