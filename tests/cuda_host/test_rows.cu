@@ -50,6 +50,11 @@ template <class T> static void reduce_all(const std::vector<T> &in) {
     reduce_one<fxrt_cuda_min>(in);
 }
 
+template <class T> static void reduce_bits(const std::vector<T> &in) {
+    reduce_one<fxrt_cuda_and>(in);
+    reduce_one<fxrt_cuda_or>(in);
+}
+
 static void test_reduce() {
     chance c;
     for (size_t threads = 32; threads <= 1024; threads *= 2) {
@@ -57,16 +62,27 @@ static void test_reduce() {
         std::vector<double> doubles(threads);
         std::vector<int> ints(threads);
         std::vector<unsigned long long> longs(threads);
+        std::vector<int64_t> signed_longs(threads);
+        std::vector<uint8_t> bytes(threads), bools(threads);
         for (size_t i = 0; i < threads; i++) {
             floats[i] = c.number();
             doubles[i] = static_cast<double>(c.number()) * 1e100;
-            ints[i] = c.between(0, 1);
+            ints[i] = c.between(-(1 << 30), 1 << 30); /* wraps */
+            bytes[i] = static_cast<uint8_t>(c.between(0, 255));
+            bools[i] = static_cast<uint8_t>(c.one_of(2));
             longs[i] = static_cast<unsigned long long>(c.between(0, 1 << 30)) << 33;
+            signed_longs[i] = static_cast<int64_t>(longs[i]) - (INT64_C(1) << 62);
         }
         reduce_all(floats);
         reduce_all(doubles);
         reduce_all(ints);
         reduce_all(longs);
+        reduce_all(signed_longs);
+        reduce_all(bytes);
+        reduce_bits(ints);
+        reduce_bits(signed_longs);
+        reduce_bits(bytes);
+        reduce_bits(bools);
         for (float &x : floats) { /* zeros of both signs tell in which order they meet */
             x = c.one_of(2) ? 0.0f : -0.0f;
         }

@@ -480,6 +480,9 @@ START_TEST(gpu_loops_are_refused)
     p->steps[0].body = fx_stmt_new(p, FX_ST_BARRIER);
     ck_assert_int_eq(fx_emit_c(p, &o, &n_files, &files), FX_ERR_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(fx_diag_get(ctx, 1)->message, "step 's': a barrier, which is for GPUs"));
+    p->steps[0].body = fx_stmt_new(p, FX_ST_REDUCE);
+    ck_assert_int_eq(fx_emit_c(p, &o, &n_files, &files), FX_ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(fx_diag_get(ctx, 2)->message, "step 's': a reduction over threads, which is for GPUs"));
 }
 END_TEST
 
