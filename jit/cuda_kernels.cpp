@@ -9,6 +9,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,43 +69,44 @@ cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stre
 
 /* ---- cuBLASLt -------------------------------------------------------------------------------------------------------------------- */
 
-static const fx_cublaslt *lt;
+static std::atomic<const fx_cublaslt *> loaded;
+static const fx_cublaslt *lt() { return loaded.load(std::memory_order_acquire); }
 
 /* A function of the library by its own type. */
 template <class... P> static cublasStatus_t call(void *function, P... p) { return reinterpret_cast<cublasStatus_t (*)(P...)>(function)(p...); }
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) { return call(lt->Create, handle); }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return call(lt->Destroy, handle); }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) { return call(lt()->Create, handle); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return call(lt()->Destroy, handle); }
 cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t desc, cublasComputeType_t compute, cudaDataType_t scale)
 {
-    return call(lt->MatmulDescInit_internal, desc, sizeof *desc, compute, scale);
+    return call(lt()->MatmulDescInit_internal, desc, sizeof *desc, compute, scale);
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void *value, size_t bytes)
 {
-    return call(lt->MatmulDescSetAttribute, desc, attribute, value, bytes);
+    return call(lt()->MatmulDescSetAttribute, desc, attribute, value, bytes);
 }
 cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld)
 {
-    return call(lt->MatrixLayoutInit_internal, layout, sizeof *layout, type, rows, columns, ld);
+    return call(lt()->MatrixLayoutInit_internal, layout, sizeof *layout, type, rows, columns, ld);
 }
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const void *value, size_t bytes)
 {
-    return call(lt->MatrixLayoutSetAttribute, layout, attribute, value, bytes);
+    return call(lt()->MatrixLayoutSetAttribute, layout, attribute, value, bytes);
 }
 cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preference)
 {
-    return call(lt->MatmulPreferenceInit_internal, preference, sizeof *preference);
+    return call(lt()->MatmulPreferenceInit_internal, preference, sizeof *preference);
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
                                                     size_t bytes)
 {
-    return call(lt->MatmulPreferenceSetAttribute, preference, attribute, value, bytes);
+    return call(lt()->MatmulPreferenceSetAttribute, preference, attribute, value, bytes);
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int asked,
                                               cublasLtMatmulHeuristicResult_t results[], int *found)
 {
-    return call(lt->MatmulAlgoGetHeuristic, handle, desc, a, b, c, d, preference, asked, results, found);
+    return call(lt()->MatmulAlgoGetHeuristic, handle, desc, a, b, c, d, preference, asked, results, found);
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a, cublasLtMatrixLayout_t adesc, const void *b,
                               cublasLtMatrixLayout_t bdesc, const void *beta, const void *c, cublasLtMatrixLayout_t cdesc, void *d, cublasLtMatrixLayout_t ddesc,
@@ -112,7 +114,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 {
     if (now->planning)
         return CUBLAS_STATUS_SUCCESS;
-    return call(lt->Matmul, handle, desc, alpha, a, adesc, b, bdesc, beta, c, cdesc, d, ddesc, algo, workspace, bytes, stream);
+    return call(lt()->Matmul, handle, desc, alpha, a, adesc, b, bdesc, beta, c, cdesc, d, ddesc, algo, workspace, bytes, stream);
 }
 
 struct fx_cuda_products {
@@ -123,8 +125,8 @@ int fx_cuda_products_create(size_t workspace, bool tf32, fx_cuda_products **out,
 {
     *why = nullptr;
     *out = nullptr;
-    lt = fx_cublaslt_load(why);
-    if (!lt)
+    loaded.store(fx_cublaslt_load(why), std::memory_order_release);
+    if (!lt())
         return cudaErrorNotSupported;
     *why = nullptr;
     *out = static_cast<fx_cuda_products *>(malloc(sizeof **out));

@@ -813,7 +813,7 @@ class Package(unittest.TestCase):
         with self.assertRaisesRegex(fxcc.ArgumentError, "dynamic_shapes are for a module"):
             fxcc.compile(g, dynamic_shapes={"x": {0: 2}})
         with self.assertRaises(fxcc.ArgumentError) as caught:
-            g.compile("cuda")
+            g.compile("gpu")
         self.assertEqual(list(caught.exception.nodes), [])
 
     def test_a_missing_library_names_its_package(self):
