@@ -111,9 +111,19 @@ static bool takes_kernel(const fx_node *n)
     return t->dtype != FX_F64 || n->op->id == FX_OP_upsample_nearest2d || n->op->id == FX_OP_upsample_bilinear2d;
 }
 
+/* For a GPU, a pool whose result is an output is loops that write it as the caller wants it: one kernel, where the image would be put into another order
+ * by a second one. */
+static bool is_output_image(const fx_build *b, const fx_node *n)
+{
+    if (!fx_target_is_gpu(&b->p->target) || n->type->kind != FX_TYPE_TENSOR || n->type->rank != 4 || b->home[n->id].output < 0 || n->n_uses != 1)
+        return false;
+    bool resized = n->op->id == FX_OP_upsample_nearest2d || n->op->id == FX_OP_upsample_bilinear2d;
+    return !resized && !(fx_dim_is(n->type->dims[2], 1) && fx_dim_is(n->type->dims[3], 1));
+}
+
 fx_status fx_build_pool(fx_build *b, fx_node *n)
 {
-    if (!takes_kernel(n))
+    if (!takes_kernel(n) || is_output_image(b, n))
         return fx_build_pool_loops(b, n);
     bool window = n->op->id == FX_OP_max_pool2d || n->op->id == FX_OP_max_pool2d_with_indices || n->op->id == FX_OP_avg_pool2d;
     return window ? build_window_pool(b, n) : build_resize(b, n);
