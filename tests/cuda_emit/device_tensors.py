@@ -72,6 +72,16 @@ class Capsule(Device):
         return new(ctypes.addressof(self.managed), b"dltensor", None)
 
 
+class Shifted(Capsule):
+    """Its first element is its memory's second one: at no multiple of 16 bytes."""
+
+    def __init__(self, values, shape):
+        super().__init__([0.0, *values], shape)
+
+    def dl(self):
+        return super().dl(offset=4)
+
+
 class Own(Device):
     """As torch's tensors: results are made by its library, and it has a current stream."""
     copies = 0
@@ -143,7 +153,7 @@ f = fxcc.compile(sys.argv[1], target="cuda")
 assert f.target == "cuda:0" and "cuda:0" in repr(f), repr(f)
 
 assert flat(f(host(x, (4, 6)), host(y, (4, 6)))) == want
-for kind in (Interface, Capsule):
+for kind in (Interface, Capsule, Shifted):
     assert flat(f(kind(x, (4, 6)), kind(y, (4, 6)))) == want, kind  # results are the host's, as its library makes none
 assert flat(f(Interface(x, (4, 6)), host(y, (4, 6)))) == want
 a, b = Own(x, (4, 6)), Own(y, (4, 6))

@@ -138,6 +138,19 @@ class Values(Nvrtc):
             for kernel in kernels.split():
                 self.assertRegex(text, rf"\n    return fxrt_cuda_{kernel}(<float>)?\(", name)
 
+    def test_state(self):
+        """What a call leaves, the next one finds."""
+        state = Case("state", graph_of([("x", "f32[3, 5]")], ["n : f32[5] = get_attr[n]", "s : f32[5] = sum.dim_IntList(%x, [0])", "m : f32[5] = add_.Tensor(%n, %s)",
+                                                             "y : f32[3, 5] = add.Tensor(%x, %m)"], "%y", tensors="buffer n : f32[5] = [1.0, 2.0, 3.0, 4.0, 5.0]\n"),
+                     [("f32", (3, 5), [i / 8 for i in range(15)])])
+        state.emit()
+        state.files = [state.folder / "in0.npy"]
+        run(FXCC, "run", "--interpret", "--calls=3", "-o", state.folder / "got.npz", state.folder / "model.fx", *state.files)
+        want = outputs(state)
+        done, alive = on_device(state, "--device=cuda", "--calls=3", FXCU_SCHEDULE="3")
+        self.assertEqual((done.returncode, alive, len(want)), (0, "0", 6), done.stderr)
+        self.assertEqual(outputs(state), want)
+
     def test_products(self):
         """Without cuBLASLt a model of products is refused, any other is not."""
         libraries = folder_with("no_blas", "libcuda.so.1", "libnvrtc.so.13")
