@@ -87,6 +87,7 @@ public:
         }
         for (size_t size : sizes)
             outs.push_back(memory(size));
+        CHECK(cudaDeviceSynchronize()); /* the stream does not wait for copies of the default one */
     }
 
     model(const model &) = delete;

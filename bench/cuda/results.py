@@ -80,7 +80,8 @@ def parity(told):
             rows.append([name, f"{e['difference']:.1e}", number(eager[name], "{:.1e}"), "yes" if e["agrees"] else "**no**", e.get("graph", "not run")])
     if not rows:
         return ["Outputs were compared with nothing.", ""]
-    return ["Largest difference from PyTorch eager on the CPU, float32, as a share of the largest magnitude; 1e-4 is allowed. Beside it eager's own on this device.", "",
+    return ["Largest difference from PyTorch eager on the CPU, float32, as a share of the largest magnitude; 1e-4 is allowed. "
+            "Beside it eager's own on this device.", "",
             *table(["model", "ours", "eager on the device", "agrees", "graph of the run"], rows)]
 
 
@@ -89,7 +90,12 @@ def sanitizer(told):
     if not kinds:
         return ["Not run.", ""]
     names = sorted({n for models in kinds.values() for n in models})
-    return table(["model", *kinds], [[n, *(kinds[k].get(n, {}).get("summary") or kinds[k].get(n, {}).get("unknown") or "not run" for k in kinds)] for n in names])
+
+    def said(kind, name):
+        found = kinds[kind].get(name, {})
+        return found.get("summary") or found.get("unknown") or "not run"
+
+    return table(["model", *kinds], [[n, *(said(k, n) for k in kinds)] for n in names])
 
 
 def times(told):
@@ -107,7 +113,8 @@ def times(told):
         return ["Not measured.", ""]
     text = f"Target: at most {INDUCTOR} of inductor, the better of stream and graph for both. " + (
         reached(ratios, lambda r: r <= INDUCTOR) if ratios else "Inductor was not measured") + "."
-    return ["Microseconds a run, medians of batches between two events; float32, TF32 off. Inductor: torch.compile's default mode, graphs by torch.cuda.CUDAGraph.", "", text, "",
+    return ["Microseconds a run, medians of batches between two events; float32, TF32 off. Inductor: torch.compile's default mode, graphs by "
+            "torch.cuda.CUDAGraph.", "", text, "",
             *table(["model", "ours", "ours, graph", "eager", "eager, graph", "inductor", "inductor, graph", "ours / inductor"], rows)]
 
 
@@ -155,7 +162,8 @@ def markdown(told):
         raise ValueError("there was no device: nothing was measured, nothing is written")
     if not device["gpu"]:
         raise ValueError(f"'{device['name']}' is no GPU: nothing of it is written")
-    facts = [f"{device['name']}, compute capability {device['capability']}, {device['multiprocessors']} multiprocessors, {device['memory_bytes'] / 2**30:.0f} GiB",
+    facts = [f"{device['name']}, compute capability {device['capability']}, {device['multiprocessors']} multiprocessors, "
+             f"{device['memory_bytes'] / 2**30:.0f} GiB",
              f"driver {told.get('driver', 'unknown')}, CUDA {device['cuda_driver'] // 1000}.{device['cuda_driver'] % 1000 // 10} of the driver, "
              f"{device['cuda_runtime'] // 1000}.{device['cuda_runtime'] % 1000 // 10} of the program",
              f"PyTorch {told.get('torch', {}).get('torch', 'not there')}, cuBLASLt of {told.get('cublas')}",
@@ -164,6 +172,7 @@ def markdown(told):
     wrong = faults(told)
     missing = [f"{part}: {p['absent']}" for part, p in told["parts"].items() if "absent" in p]
     missing += [f"{name}: {e['absent']}" for name, e in told["models"].items() if "absent" in e]
+    missing += [f"{name}, ncu: {e['counters_absent']}" for name, e in told["models"].items() if "counters_absent" in e]
     missing += [f"{name}, {way}: {t['absent']}" for name, e in told["models"].items() for way, t in (e.get("torch") or {}).items()
                 if isinstance(t, dict) and "absent" in t]
     if wrong:

@@ -181,11 +181,12 @@ class Results(unittest.TestCase):
     def test_faults_are_told(self):
         wrong = told()
         wrong["models"]["net"] |= {"difference": 0.5, "agrees": False}
-        wrong["models"]["kernel"]["failed"] = ["times: status 1"]
+        wrong["models"]["kernel"] |= {"failed": ["times: status 1"], "counters_absent": "no permission"}
         wrong["sanitizer"] = {"memcheck": {"net": {"clean": False, "summary": "3 errors"}, "b": {"clean": True, "summary": "0 errors"}}, "racecheck": {"b": {"unknown": "late"}}}
         self.assertEqual(results.faults(wrong), ["net: differs from eager by 0.5 of the largest magnitude", "kernel: times: status 1", "memcheck, net: 3 errors"])
         text = results.markdown(wrong)
         self.assertIn("- memcheck, net: 3 errors", text)
+        self.assertIn("- kernel, ncu: no permission", text)
         self.assertIn("| b | 0 errors | late |", text)
         self.assertIn("**no**", text)
 
