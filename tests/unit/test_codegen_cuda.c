@@ -122,6 +122,30 @@ static const char *const nests_spelt =
     "    y[y2 * 384 + x2 + 1280] = 1.0f;\n"
     "}\n";
 
+/* Rows of open size: what counts them is an int where all that is reckoned with it fits. */
+static const char *const open = HEAD("gpu")
+    "symbol s0 in [1, 53687091]\n"
+    "sizes arena=0 weights=0 live=0 hash=0x0000000000000000\n"
+    "buffer x : input 0 f32[s0, 40]\n"
+    "buffer y : output 0 f32[s0, 40]\n"
+    "input x \"x\" = x f32[s0, 40]\n"
+    "output y \"y\" = y f32[s0, 40]\n\n"
+    "step s {\n"
+    "    for v0 in s0 grid y 4 {\n"
+    "        for v1 in 40 grid x 40 {\n"
+    "            y[40*v0 + v1] = x[40*v0 + v1]\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
+
+static const struct {
+    const char *range, *head, *row;
+} widths[] = {
+    {"[1, 53687090]", "net_s(int s0, ", "const int y2 = blockIdx.y * 4 + threadIdx.y;"},
+    {"[1, 53687091]", "net_s(ptrdiff_t s0, ", "const ptrdiff_t y2 = (ptrdiff_t)blockIdx.y * 4 + threadIdx.y;"},
+    {"[1, inf]", "net_s(ptrdiff_t s0, ", "const ptrdiff_t y2 = (ptrdiff_t)blockIdx.y * 4 + threadIdx.y;"},
+};
+
 static const struct {
     const char *from, *to, *there, *refused; /* there: in the source */
 } cases[] = {
@@ -191,8 +215,19 @@ START_TEST(whole_kernels)
 }
 END_TEST
 
+START_TEST(index_widths)
+{
+    fx_status st;
+    const char *got = source(replaced(open, "[1, 53687091]", widths[_i].range), &st);
+    ck_assert_msg(st == FX_OK, "%s", got);
+    ck_assert_msg(strstr(got, widths[_i].head) != NULL, "no '%s'", widths[_i].head);
+    ck_assert_msg(strstr(got, widths[_i].row) != NULL, "no '%s'", widths[_i].row);
+}
+END_TEST
+
 static void add(TCase *t)
 {
+    tcase_add_loop_test(t, index_widths, 0, sizeof widths / sizeof *widths);
     tcase_add_test(t, whole_kernels);
     tcase_add_loop_test(t, blocks, 0, sizeof cases / sizeof *cases);
 }
