@@ -91,7 +91,8 @@ static __global__ void __launch_bounds__(128, sizeof(T) == 2 ? 8 : 0) /* of 32 r
 
 /* A block of 32 x 8 threads 32 times V channels of an output position: each warp takes every eighth tap, the first adds up. */
 template <bool MAX, int V, class D, class T>
-static __global__ void __launch_bounds__(256) fxrt_cuda_pool_windows(D d, const T *__restrict__ x, T *__restrict__ y)
+static __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 0) /* as above, on sm_80 */
+    fxrt_cuda_pool_windows(D d, const T *__restrict__ x, T *__restrict__ y)
 {
     __shared__ fxrt_cuda_vec<V> parts[8][32];
     const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
