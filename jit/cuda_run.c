@@ -59,6 +59,8 @@ static fx_status place_io(run *r, size_t i)
     const fx_cu_ptr there = (fx_cu_ptr)(uintptr_t)at;
     const bool own = in ? p->bufs[buf].kind == FX_BUF_INPUT : p->bufs[buf].kind == FX_BUF_OUTPUT && p->bufs[buf].io == (int)(i - p->n_inputs);
     bool device = false;
+    if (own)
+        g->place[buf] = 0;
     if (!bytes)
         return FX_OK;
     if ((device = on_device(g, at))) {
