@@ -92,6 +92,12 @@ static bool is_quotient(const draw *d)
            (strstr(d->op->name, ".div.") || strstr(d->op->name, "floor_divide") || strstr(d->op->name, "fmod") || strstr(d->op->name, "remainder"));
 }
 
+/* Bounds that float16 cannot hold, which eager refuses. */
+static bool is_too_large(const draw *d, const fx_param *p)
+{
+    return d->self->type->dtype == FX_F16 && is_named(p, "lambd");
+}
+
 static fx_node *draw_divisor(draw *d)
 {
     fz_shape s = fz_one_in(d->g->rng, 4) ? (fz_shape){0} : fz_shape_of(d->self);
@@ -126,7 +132,7 @@ static bool draw_param(draw *d, const fx_param *p)
                               : is_named(p, "correction")    ? fx_arg_int(g->ctx, fz_below(r, 2))
                               : is_quotient(d)               ? fx_arg_int(g->ctx, fz_one_in(r, 4) ? -fz_in(r, 1, 5) : fz_in(r, 1, 9))
                               : is_named(p, "ord p")         ? fx_arg_float(g->ctx, (double)fz_in(r, 0, 3))
-                                                             : draw_scalar(g, d->self && !fx_dtype_is_float(d->self->type->dtype)));
+                                                             : draw_scalar(g, d->self && (!fx_dtype_is_float(d->self->type->dtype) || is_too_large(d, p))));
         return true;
     case FX_PARAM_INT:
         if (p->optional && fz_one_in(r, 4))
