@@ -612,7 +612,7 @@ void fx_c_put_call(fx_emit *e, const fx_call_stmt *c, const char *function, cons
         } else {
             const fx_buf *b = &e->p->bufs[c->buf[i]];
             if (b->dtype != FX_F32)
-                fx_puts(&a, k->buf[i].written || b->workspace ? "(float *)" : "(const float *)");
+                fx_printf(&a, "(%s%s *)", k->buf[i].written || b->workspace ? "" : "const ", fx_cuda_element(b->dtype));
             bool moved = !fx_dim_is(c->offset[i], 0), far = b->dtype != FX_F32 && moved;
             fx_printf(&a, "%s%s", far ? "(" : "", fx_c_buf(e, c->buf[i]));
             if (moved)

@@ -7,7 +7,7 @@ static const char *const functions[] = {"create", "destroy", "wait", "error", "c
                                         "weights_head", "on_device", "allocate", "state", "set_state", "plan", NULL};
 static const char *const macros[] = {"ERR_CUDA", "ERR_FILE", "ERR_MEMORY", "ERR_POINTER", "ERR_CONTEXT", "CUDA", "CALL", "LAUNCH", "PRODUCTS_WORKSPACE", NULL};
 static const char *const locals[] = {"dim3", "atomicMax", "cudaError_t", "cudaSuccess", "cudaStream_t", "cudaMemcpyAsync", "cudaMemcpyDeviceToDevice", "stream", "error", "device",
-                                     "graph", "nodes", "failed", "pointers", "here", "attributes", "blockIdx", "blockDim", "threadIdx", "gridDim", "warpSize", "products", "some", NULL};
+                                     "graph", "nodes", "failed", "pointers", "here", "attributes", "blockIdx", "blockDim", "threadIdx", "gridDim", "warpSize", "products", "some", "narrow", NULL};
 
 const fx_spelling fx_spell_cuda = {.gpu = true, .restrict_word = "__restrict__ ", .null = "nullptr", .weights = "__restrict__ ", .context = "", .stream = ", cudaStream_t stream",
                                    .stream_argument = ", stream", .functions = functions, .macros = macros, .locals = locals};

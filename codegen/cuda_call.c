@@ -10,6 +10,22 @@ bool fx_cuda_has_products(const fx_emit *e)
     return e->kernels[FX_K_matmul];
 }
 
+const char *fx_cuda_element(fx_dtype dtype)
+{
+    return dtype == FX_F16 ? "__half" : dtype == FX_BF16 ? "__nv_bfloat16" : "float";
+}
+
+/* Whether a kernel takes 16-bit elements. Launches are one call each. */
+bool fx_cuda_has_halves(const fx_emit *e)
+{
+    for (size_t i = 0; i < e->p->n_steps; i++) {
+        const fx_stmt *s = fx_cuda_nest(e->p->steps[i].body);
+        if (s && s->kind == FX_ST_CALL && fx_call_dtype(e->p, s->call) != FX_F32)
+            return true;
+    }
+    return false;
+}
+
 bool fx_cuda_needs_text(const fx_emit *e, const char *name)
 {
     if (strcmp(name, "launch") == 0 || (e->at_once && strcmp(name, "vec") == 0) || (e->reduces && strcmp(name, "reduce") == 0))
@@ -35,7 +51,7 @@ fx_status fx_cuda_call(void *user, const fx_stmt *s)
     const fx_call_stmt *c = s->call;
     const fx_kernel *k = fx_kernel_get(c->kernel);
     bool product = c->kernel == FX_K_matmul, attention = c->kernel == FX_K_attention; /* templates of the element's type */
-    const char *function = product ? "gemm<float>" : attention ? "attention<float>" : k->name;
+    const char *function = product || attention ? fx_arena_printf(e->local, "%s<%s>", product ? "gemm" : "attention", fx_cuda_element(fx_call_dtype(e->p, c))) : k->name;
     fx_c_put_call(e, c, fx_arena_printf(e->local, "return fxrt_cuda_%s", function), product ? "products, " : "", ", stream", !attention);
     return FX_OK;
 }
@@ -48,7 +64,7 @@ static void put_plan(fx_emit *e, fx_text *t, size_t step)
     fx_text_init(&line, e->local);
     fx_printf(&line, "    %s_CUDA(\"planning %s\", %s(products%s", e->PREFIX, e->p->steps[step].name, e->steps[step], f->weights ? ", ctx->weights" : "");
     for (size_t i = 0; i < f->n_params; i++)
-        fx_puts(&line, ", some");
+        fx_puts(&line, e->p->bufs[f->params[i].buf].dtype == FX_F32 ? ", some" : ", narrow");
     fx_printf(t, "%s, nullptr));\n", line.data);
     fx_emit_done(e);
 }
@@ -70,11 +86,18 @@ void fx_cuda_plan(fx_emit *e, fx_text *t)
     fx_printf(t, "\n/* Makes cuBLASLt's handle, and asks it how to do each product: run finds the answers. */\nstatic int %s_plan(%s_context *ctx)\n{\n", n, n);
     fx_printf(t, "    fxrt_cuda_products *const products = &ctx->products;\n    %s_CUDA(\"starting cuBLASLt\", fxrt_cuda_products_create(products, %s_PRODUCTS_WORKSPACE, %d /* whether TF32 may be used */));\n",
               N, N, e->p->target.tf32);
-    bool any = false;
-    for (size_t i = 0; i < e->p->n_steps; i++)
-        any |= e->facts[i].products && !has_symbols(e, i);
+    bool any = false, narrow = false;
+    for (size_t i = 0; i < e->p->n_steps; i++) {
+        const fx_step_facts *f = &e->facts[i];
+        bool planned = f->products && !has_symbols(e, i);
+        any |= planned;
+        for (size_t k = 0; planned && k < f->n_params; k++)
+            narrow |= e->p->bufs[f->params[k].buf].dtype != FX_F32;
+    }
     if (any) {
         fx_puts(t, "    products->planning = 1;\n    float *const some = reinterpret_cast<float *>(ctx->arena); /* for every buffer: only their alignment counts */\n");
+        if (narrow)
+            fx_puts(t, "    uint16_t *const narrow = reinterpret_cast<uint16_t *>(ctx->arena); /* for those of 16 bits */\n");
         for (size_t i = 0; i < e->p->n_steps; i++)
             if (e->facts[i].products && !has_symbols(e, i))
                 put_plan(e, t, i);

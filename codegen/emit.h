@@ -268,6 +268,8 @@ fx_status fx_cuda_steps(fx_emit *e, fx_text *t);
 
 /* cuda_call.c: calls of kernels: host functions that launch what they need */
 bool fx_cuda_has_products(const fx_emit *e);     /* cuBLASLt is needed */
+bool fx_cuda_has_halves(const fx_emit *e);
+const char *fx_cuda_element(fx_dtype dtype); /* of a kernel's buffer */
 bool fx_cuda_needs_text(const fx_emit *e, const char *name); /* a file of runtime/cuda/ */
 bool fx_cuda_texts_name(fx_emit *e, const char *descriptor);  /* whether one of those has a function of it */
 fx_status fx_cuda_call_begin(fx_emit *e, const fx_step *step); /* the function's head */

@@ -88,6 +88,19 @@ int fx_kernel_buf(const fx_kernel *k, const char *name)
     return -1;
 }
 
+/* The kernels of runtime/cuda/ are templates over the elements' type, but for one. */
+bool fx_kernel_takes(const fx_target *target, fx_kernel_id kernel, fx_dtype dtype)
+{
+    bool half = dtype == FX_F16 || dtype == FX_BF16;
+    return dtype == FX_F32 || (half && fx_target_is_gpu(target) && kernel != FX_K_conv2d_weight_grad);
+}
+
+fx_dtype fx_call_dtype(const fx_program *p, const fx_call_stmt *c)
+{
+    int y = c->buf[fx_kernel_buf(&kernels[c->kernel], "y")];
+    return y >= 0 && (size_t)y < p->n_bufs ? p->bufs[y].dtype : FX_F32;
+}
+
 void fx_call_set(fx_call_stmt *c, const char *field, double v)
 {
     int i = fx_kernel_field(&kernels[c->kernel], field);

@@ -113,6 +113,8 @@ int fx_kernel_buf(const fx_kernel *k, const char *name);   /* position of a buff
 /* Position of the argument that is read in step with what is written, so that y may take its place; -1: none. The residual of a contraction,
  * or x where kernel.def says OVER(y). */
 int fx_kernel_in_step(const fx_kernel *k);
+/* Whether a kernel computes tensors of dtype as they are: float32 always, float16 and bfloat16 by the kernels of GPUs. */
+bool fx_kernel_takes(const fx_target *target, fx_kernel_id kernel, fx_dtype dtype);
 
 typedef struct fx_call_stmt {
     fx_kernel_id kernel;
@@ -280,6 +282,8 @@ typedef void fx_access_fn(void *user, int buf, bool written, fx_dim lo, fx_dim h
 void fx_stmt_accesses(const fx_program *p, const fx_stmt *body, fx_access_fn *f, void *user);
 /* Tells f each guard in the body that cannot hold in any iteration of the loops around it. */
 void fx_stmt_impossible(const fx_program *p, const fx_stmt *body, void (*f)(void *user, const fx_stmt *guard), void *user);
+/* What the elements of all arguments but the workspace are: those of y. */
+fx_dtype fx_call_dtype(const fx_program *p, const fx_call_stmt *c);
 /* The elements [*lo, *hi] of buffer argument `arg` a call may touch, offset included; false when the kernel does not say (packed
  * transposed convolution weights, workspace): then from the offset to the end. *hi < *lo: none. */
 bool fx_call_footprint(const fx_program *p, const fx_call_stmt *c, int arg, fx_dim *lo, fx_dim *hi);
@@ -345,7 +349,7 @@ fx_status fx_program_values(fx_program *p, size_t n_in, const fx_tensor *in, int
  * CHECK is FX_ERR_ARGUMENT and names the step. */
 fx_status fx_program_run(fx_program *p, bool planned, size_t n_in, const fx_tensor *in, size_t *n_out, fx_tensor **out);
 
-/* One kernel call on memory; bufs[i] is argument i with its offset, NULL when absent. The call is static (fx_call_bind). */
+/* One kernel call on floats; bufs[i] is argument i with its offset, NULL when absent. The call is static (fx_call_bind). */
 void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs);
 
 #endif

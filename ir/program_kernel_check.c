@@ -362,6 +362,9 @@ void fx_check_call(fx_check *c, const fx_call_stmt *call)
     if (!fx_is_word(call->name, false))
         fx_check_bad(c, "call of %s: expected a C identifier as name, got '%s'", k->name, call->name ? call->name : "");
     int before = c->findings;
+    fx_dtype dtype = fx_call_dtype(c->p, call);
+    if (!fx_kernel_takes(&c->p->target, call->kernel, dtype))
+        dtype = FX_F32;
     for (int i = 0; i < k->n_fields; i++) {
         double v = call->field[i];
         if (call->sym[i]) {
@@ -385,8 +388,8 @@ void fx_check_call(fx_check *c, const fx_call_stmt *call)
             continue;
         }
         const fx_buf *b = &c->p->bufs[buf];
-        if (!ws && b->dtype != FX_F32)
-            fx_check_bad(c, "call %s: expected f32 for argument %s, '%s' is %s", call->name, arg, b->name, fx_dtype_short(b->dtype));
+        if (!ws && b->dtype != dtype)
+            fx_check_bad(c, "call %s: expected %s for argument %s, '%s' is %s", call->name, fx_dtype_short(dtype), arg, b->name, fx_dtype_short(b->dtype));
         if (k->buf[i].written && ((b->kind == FX_BUF_INPUT && !b->changed) || b->kind == FX_BUF_WEIGHT))
             fx_check_bad(c, "call %s writes to '%s', which is only read", call->name, b->name);
         if (ws && !b->workspace)

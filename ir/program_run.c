@@ -16,6 +16,7 @@ typedef struct run {
     fx_context *ctx;
     fx_arena *arena;             /* while threads run in step: theirs */
     fx_arena *kept;              /* lasts as long as the run */
+    fx_arena *copies;            /* of one call's arguments */
     const fx_step *step;
     unsigned char **mem;         /* of each buffer */
     struct { int var; int64_t at; } loops[FX_MAX_LOOPS];
@@ -113,10 +114,13 @@ static fx_status eval(run *r, const fx_sexpr *e, fx_scalar *out)
     return FX_OK;
 }
 
+/* Kernels are evaluated on floats: of 16-bit elements, on copies of what each argument touches; what is written goes back, rounded. */
 static fx_status exec_call(run *r, const fx_call_stmt *c)
 {
     const fx_kernel *k = fx_kernel_get(c->kernel);
+    const fx_dtype dtype = fx_call_dtype(r->p, c);
     float *bufs[FX_MAX_BUF_ARGS] = {NULL};
+    struct { unsigned char *at; int64_t numel; } from[FX_MAX_BUF_ARGS] = {{NULL, 0}};
     for (int i = 0; i < k->n_bufs; i++) {
         fx_dim lo, hi;
         if (c->buf[i] < 0)
@@ -126,9 +130,19 @@ static fx_status exec_call(run *r, const fx_call_stmt *c)
         if (lo.value < 0 || hi.sym || hi.value >= b->numel.value)
             return broken(r, "call %s touches elements [%lld, %lld] of '%s', which has %lld", c->name, (long long)lo.value,
                           (long long)hi.value, b->name, (long long)b->numel.value);
-        bufs[i] = (float *)(void *)r->mem[c->buf[i]] + c->offset[i].value;
+        from[i].at = r->mem[c->buf[i]] + (size_t)c->offset[i].value * fx_dtype_size(b->dtype);
+        from[i].numel = hi.value - lo.value + 1;
+        bufs[i] = (float *)(void *)from[i].at;
+        if (b->dtype == FX_F32)
+            continue;
+        bufs[i] = FX_NEW_ARRAY(r->copies, float, from[i].numel + 1);
+        fx_row_load(FX_KIND_F32, bufs[i], b->dtype, from[i].at, 1, from[i].numel);
     }
     fx_call_run(r->p, c, bufs);
+    for (int i = 0; i < k->n_bufs; i++)
+        if (dtype != FX_F32 && c->buf[i] >= 0 && k->buf[i].written && r->p->bufs[c->buf[i]].dtype == dtype) /* not a workspace */
+            fx_row_store(dtype, from[i].at, 1, FX_KIND_F32, bufs[i], from[i].numel);
+    fx_arena_reset(r->copies);
     return FX_OK;
 }
 
@@ -465,7 +479,7 @@ static fx_status run_program(void *arg)
     run_args *a = arg;
     fx_program *p;
     FX_TRY(bind_symbols(a, &p));
-    run r = {.p = p, .ctx = p->ctx, .arena = fx_arena_create(p->ctx)};
+    run r = {.p = p, .ctx = p->ctx, .arena = fx_arena_create(p->ctx), .copies = fx_arena_create(p->ctx)};
     r.kept = r.arena;
     fx_status st = set_up(&r, a->planned, a->n_in, a->in);
     for (size_t i = 0; st == FX_OK && i < p->n_steps; i++) {
@@ -488,6 +502,7 @@ static fx_status run_program(void *arg)
         if (st == FX_OK && fx_buf_bytes(&p->bufs[io->buf]))
             memcpy(out[i].data, r.mem[io->buf], fx_buf_bytes(&p->bufs[io->buf]));
     }
+    fx_arena_free(r.copies);
     fx_arena_free(r.arena);
     if (st == FX_OK) {
         *a->n_out = p->n_outputs;

@@ -369,22 +369,23 @@ static void spell_out(fx_rw *w)
         fx_rw_cast(w, fx_rw_view_to(w, y, 4, out, "wide"), n->type->dtype, NULL);
 }
 
-/* The kernel adds masks of its own type: true is 0, false -inf. Half-wide floats are computed as float32. */
-static void prepare(fx_rw *w)
+/* The kernel adds masks of its own type: true is 0, false -inf. Half-wide floats that it does not take are computed as float32. */
+static void prepare(fx_rw *w, const fx_lower_options *opt)
 {
     fx_node *n = w->at, *mask = fx_node_input(n, 3);
-    bool bits = mask && mask->type->dtype == FX_BOOL, half = n->type->dtype == FX_F16 || n->type->dtype == FX_BF16;
-    if (!bits && !half)
+    const fx_dtype dtype = fx_lower_takes(opt, FX_K_attention, n->type->dtype) ? n->type->dtype : FX_F32;
+    bool bits = mask && mask->type->dtype == FX_BOOL, half = n->type->dtype != dtype;
+    if (!bits && !half && (!mask || mask->type->dtype == dtype))
         return;
     if (bits) {
-        fx_node *zero = fx_rw_scalar(w, 0, FX_F32, "zero"), *low = fx_rw_scalar(w, -INFINITY, FX_F32, "low");
+        fx_node *zero = fx_rw_scalar(w, 0, dtype, "zero"), *low = fx_rw_scalar(w, -INFINITY, dtype, "low");
         mask = fx_rw_where(w, mask, zero, low, "mask");
     } else if (mask) {
-        mask = fx_rw_cast(w, mask, FX_F32, "mask");
+        mask = fx_rw_cast(w, mask, dtype, "mask");
     }
     fx_call c = fx_rw_call(w, n->op->id);
     for (int i = 0; i < 3; i++)
-        fx_call_node(&c, half ? fx_rw_cast(w, fx_node_input(n, i), FX_F32, (const char *[]){"query", "key", "value"}[i]) : fx_node_input(n, i));
+        fx_call_node(&c, half ? fx_rw_cast(w, fx_node_input(n, i), dtype, (const char *[]){"query", "key", "value"}[i]) : fx_node_input(n, i));
     fx_call_node(&c, mask);
     for (int i = 4; i < (n->op->id == FX_OP_attention ? 10 : 8); i++)
         fx_call_copy(&c, n, i);
@@ -484,7 +485,7 @@ fx_status fx_pass_attention(fx_lower *l)
             if (off || dtype == FX_F64)
                 spell_out(&w);
             else
-                prepare(&w);
+                prepare(&w, l->opt);
             changed = true;
         }
         FX_TRY(w.status);

@@ -8,7 +8,7 @@
 bool fx_build_act(const fx_node *n, int *act, float *a, float *b)
 {
     *a = *b = 0;
-    if (n->opcode != FX_CALL_FUNCTION || n->type->dtype != FX_F32)
+    if (n->opcode != FX_CALL_FUNCTION)
         return false;
     switch (n->op->id) {
     case FX_OP_relu:
@@ -105,6 +105,11 @@ static fx_node *plain_addend(const fx_node *n, const fx_node *x)
     return other;
 }
 
+static bool in_own_dtype(const fx_build *b, const fx_node *contraction)
+{
+    return fx_lower_takes(b->opt, FX_K_matmul, contraction->type->dtype);
+}
+
 /* Gives a contraction its tail: an addition, then an activation, as long as each result has one user. The step is emitted
  * at the last node's place, where the residual is there too. Of two contractions that meet in an addition, the later one in
  * the graph takes it. */
@@ -112,8 +117,8 @@ static void grow_tail(fx_build *b, fx_node *c, const uint32_t *position)
 {
     fx_group g = {.anchor = c, .tail = ""};
     fx_node *last = c;
-    /* other dtypes round after each op; plain loops take no tail */
-    bool grows = c->type->dtype == FX_F32 && c->op->id != FX_OP_conv_weight_grad && !(b->opt->off & FX_OFF(FUSE)) && fx_build_has_kernel(c);
+    /* what a kernel computes in its own dtype: there a tail of 16 bits is rounded once, not after each op; plain loops take no tail */
+    bool grows = in_own_dtype(b, c) && c->op->id != FX_OP_conv_weight_grad && !(b->opt->off & FX_OFF(FUSE)) && fx_build_has_kernel(c);
     if (grows && last->n_uses == 1) {
         fx_node *user = last->first_use->user, *other = plain_addend(user, last);
         bool later = other && is_contraction(other) && other->n_uses == 1 && position[other->id] > position[c->id];
@@ -125,7 +130,7 @@ static void grow_tail(fx_build *b, fx_node *c, const uint32_t *position)
     }
     if (grows && last->n_uses == 1) {
         fx_node *user = last->first_use->user;
-        if (!b->root[user->id] && fx_build_act(user, &g.act, &g.act_a, &g.act_b)) {
+        if (!b->root[user->id] && user->type && user->type->dtype == c->type->dtype && fx_build_act(user, &g.act, &g.act_a, &g.act_b)) {
             const char *name = strchr(user->op->name, '.') + 1;
             g.tail = fx_arena_printf(b->scratch, "%s + %.*s", g.tail, (int)strcspn(name, "."), name);
             last = user;
@@ -245,11 +250,11 @@ static bool writes_slices(const fx_build *b, fx_node *n, int d, bool images)
     if (n->opcode != FX_CALL_FUNCTION || b->root[n->id] != n || n->type->kind != FX_TYPE_TENSOR)
         return false;
     const fx_node *anchor = b->group[n->id].anchor;
-    if (anchor && n->type->dtype == FX_F32) {
+    if (anchor && anchor->op->id == FX_OP_conv_weight_grad)
+        return n->type->dtype != FX_F32; /* others are converted into any slice */
+    if (anchor && in_own_dtype(b, n)) {
         if (anchor->op->id == FX_OP_convolution)
             return images;
-        if (anchor->op->id == FX_OP_conv_weight_grad)
-            return false;
         if (images)
             return false;
         bool batch = anchor->op->id == FX_OP_bmm;

@@ -143,15 +143,16 @@ static bool has_elements(fx_build *b, const fx_node *n)
     return true;
 }
 
-/* Whether a kernel computes the norm: float32, and weights that are constants. */
+/* Whether a kernel computes the norm: all of one type that it takes, and weights that are constants. */
 static bool has_kernel(fx_build *b, const fx_node *n)
 {
     const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
-    if (n->op->id == FX_OP__fused_rms_norm || t->dtype != FX_F32 || fx_node_input(n, 0)->type->dtype != FX_F32 || !has_elements(b, n))
+    if (n->op->id == FX_OP__fused_rms_norm || !fx_lower_takes(b->opt, FX_K_layer_norm, t->dtype) || fx_node_input(n, 0)->type->dtype != t->dtype ||
+        !has_elements(b, n))
         return false;
     for (int p = 2; n->op->id == FX_OP_native_layer_norm && p <= 3; p++) {
         fx_node *w = fx_node_input(n, p);
-        if (w && !fx_build_is_constant(w))
+        if (w && (!fx_build_is_constant(w) || (t->dtype != FX_F32 && w->type->dtype != t->dtype)))
             return false;
         for (const fx_use *u = n->first_use; u; u = u->next) { /* its mean or factor are wanted too */
             if (u->user->opcode == FX_CALL_FUNCTION && u->user->op->id == FX_OP_getitem && fx_node_int(u->user, 1) != 0)

@@ -208,6 +208,35 @@ static fx_status check(const work *w)
     return FX_OK;
 }
 
+static bool is_narrow(const fx_build *b, const fx_fill *f)
+{
+    return f->buf >= 0 && b->p->bufs[f->buf].dtype != FX_F32;
+}
+
+/* Buffers of 16 bits get their elements when their panels are there. */
+static void narrow(void *user, int thread)
+{
+    work *w = user;
+    (void)thread;
+    for (size_t i; (i = atomic_fetch_add(&w->next, 1)) < w->n;)
+        fx_select_packed_end(w->b, w->units[i].fill->buf);
+}
+
+static void narrow_all(fx_build *b, int threads)
+{
+    work w = {.b = b};
+    for (const fx_fill *f = b->fills; f; f = f->next)
+        w.n += is_narrow(b, f);
+    if (!w.n)
+        return;
+    w.units = FX_NEW_ARRAY(b->scratch, unit, w.n);
+    w.n = 0;
+    for (const fx_fill *f = b->fills; f; f = f->next)
+        if (is_narrow(b, f))
+            w.units[w.n++].fill = f;
+    fx_in_parallel(threads, narrow, &w);
+}
+
 fx_status fx_build_fill(fx_build *b)
 {
     work w = {.b = b};
@@ -243,6 +272,7 @@ fx_status fx_build_fill(fx_build *b)
     w.scratch = FX_NEW_ARRAY(b->scratch, float, w.scratch_size * (size_t)threads);
     fx_in_parallel(threads, run, &w);
     end_pages(&w, begin);
+    narrow_all(b, threads);
     return check(&w);
 }
 
@@ -282,7 +312,8 @@ static fx_status check_turned(fx_build *b, fx_fill *f)
     return data ? FX_OK : fx_tensor_touch(b->ctx, t);
 }
 
-fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, const fxrt_conv2d_desc *conv, const char *name, const char *note, int *id)
+fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, fx_dtype type, const fxrt_conv2d_desc *conv, const char *name, const char *note,
+                                 int *id)
 {
     fx_fill *f = FX_NEW(b->scratch, fx_fill);
     FX_TRY(fx_build_constant_rows(b, user, weight, "weight", &f->rows));
@@ -295,7 +326,7 @@ fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weig
     }
     int64_t panels = f->group_rows ? f->rows.n / f->group_rows * panels_per_group(b, f) : 0;
     fx_dim numel = fx_dim_of(panels * (int64_t)panel_size(b, f));
-    f->buf = *id = fx_program_buf(b->p, FX_BUF_WEIGHT, name, FX_F32, 1, &numel);
+    f->buf = *id = fx_program_buf(b->p, FX_BUF_WEIGHT, name, type, 1, &numel);
     b->p->bufs[*id].note = note;
     if (numel.value)
         add(b, f);

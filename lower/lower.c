@@ -153,6 +153,11 @@ static void tell_isl(fx_lower *l)
     say(l, text);
 }
 
+bool fx_lower_takes(const fx_lower_options *opt, fx_kernel_id kernel, fx_dtype dtype)
+{
+    return dtype == FX_F32 || (!(opt->off & FX_OFF(HALF)) && fx_kernel_takes(&opt->target, kernel, dtype));
+}
+
 fx_status fx_lower_run(fx_graph *g, const fx_lower_options *opt, fx_program **out)
 {
     fx_context *ctx = g->ctx;

@@ -14,7 +14,8 @@
     X(INPLACE, "inplace", "concatenations and outputs computed in place, buffers that take another's place")           \
     X(ATTENTION, "attention", "attention as one kernel that does not store the score matrix")                          \
     X(MERGE, "merge", "matrix products that share an input become one")                                                \
-    X(SCHEDULE, "schedule", "isl reorders and tiles plain loop nests")
+    X(SCHEDULE, "schedule", "isl reorders and tiles plain loop nests")                                                 \
+    X(HALF, "half", "a GPU's kernels take float16 and bfloat16 as they are: without it they are converted around them")
 enum {
 #define FX_X(id, name, doc) FX_PART_##id,
     FX_LOWER_PARTS(FX_X)
@@ -53,6 +54,9 @@ typedef struct fx_lower_options {
     double *isl_seconds;          /* set to what isl took in all, and to the number of its queries; NULL: not wanted */
     int *isl_queries;
 } fx_lower_options;
+
+/* Whether the kernel is given tensors of dtype as they are. */
+bool fx_lower_takes(const fx_lower_options *opt, fx_kernel_id kernel, fx_dtype dtype);
 
 /* Runs the passes of pass.def in order on g (changed) and builds the program. With stop_after *out may be NULL.
  * Passes over graphs:    fx_status fx_pass_NAME(fx_lower *l)    l->graph

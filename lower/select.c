@@ -2,6 +2,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <string.h>
 
+#include "ir/ops.h"
 #include "lower/select.h"
 
 fx_call_stmt *fx_call_new(fx_build *b, fx_kernel_id kernel)
@@ -63,17 +64,25 @@ float *fx_select_floats(fx_build *b, size_t n)
     return at;
 }
 
-int fx_select_packed(fx_build *b, const char *name, size_t n, const char *note, float **data)
+int fx_select_packed(fx_build *b, const char *name, fx_dtype type, size_t n, const char *note, float **data)
 {
     fx_dim numel = fx_dim_of((int64_t)n);
-    int id = fx_program_buf(b->p, FX_BUF_WEIGHT, name, FX_F32, 1, &numel);
+    int id = fx_program_buf(b->p, FX_BUF_WEIGHT, name, type, 1, &numel);
     *data = fx_select_floats(b, n);
     b->p->bufs[id].data = *data;
     b->p->bufs[id].note = note;
     return id;
 }
 
-fx_status fx_select_bias(fx_build *b, const fx_node *n, fx_node *bias, const char *name, int32_t groups, int32_t per_group,
+/* In place, from the first one on: what is not read yet lies behind what is written. */
+void fx_select_packed_end(const fx_build *b, int id)
+{
+    const fx_buf *to = &b->p->bufs[id];
+    if (to->dtype != FX_F32)
+        fx_row_store(to->dtype, (void *)(uintptr_t)to->data, 1, FX_KIND_F32, to->data, to->numel.value);
+}
+
+fx_status fx_select_bias(fx_build *b, const fx_node *n, fx_node *bias, fx_dtype type, const char *name, int32_t groups, int32_t per_group,
                          int32_t multiple, int *id)
 {
     *id = -1;
@@ -82,8 +91,9 @@ fx_status fx_select_bias(fx_build *b, const fx_node *n, fx_node *bias, const cha
     const float *data;
     FX_TRY(fx_build_constant(b, n, bias, "bias", &data));
     float *packed;
-    *id = fx_select_packed(b, fx_arena_printf(b->piece, "%s_bias", name), fxrt_bias_packed_size(groups, per_group, multiple), NULL, &packed);
+    *id = fx_select_packed(b, fx_arena_printf(b->piece, "%s_bias", name), type, fxrt_bias_packed_size(groups, per_group, multiple), NULL, &packed);
     fxrt_bias_pack(groups, per_group, multiple, data, packed);
+    fx_select_packed_end(b, *id);
     return FX_OK;
 }
 
@@ -104,16 +114,17 @@ fx_status fx_select_fits(fx_build *b, const fx_node *n, const fx_window *v)
     return FX_OK;
 }
 
-fx_status fx_select_f32(fx_build *b, const fx_node *n, fx_dtype dtype)
+fx_status fx_select_type(fx_build *b, const fx_node *n, fx_kernel_id kernel, fx_dtype dtype, fx_dtype *type)
 {
-    if (fx_select_takes(dtype))
-        return FX_OK;
-    return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: expected float32, float16 or bfloat16, got %s", n->target, fx_dtype_name(dtype));
-}
-
-bool fx_select_takes(fx_dtype dtype)
-{
-    return dtype == FX_F32 || dtype == FX_F16 || dtype == FX_BF16;
+    if (dtype != FX_F32 && dtype != FX_F16 && dtype != FX_BF16)
+        return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: expected float32, float16 or bfloat16, got %s", n->target, fx_dtype_name(dtype));
+    *type = fx_lower_takes(b->opt, kernel, dtype) ? dtype : FX_F32;
+    for (int i = 0; i < n->n_operands; i++) {
+        const fx_type *t = n->operands[i].def->type;
+        if (t && t->kind == FX_TYPE_TENSOR && t->dtype != dtype)
+            *type = FX_F32;
+    }
+    return FX_OK;
 }
 
 /* v, converted into a buffer of its own whose dims lie in memory as those of `like`. */
@@ -124,38 +135,38 @@ static fx_status converted(fx_build *b, fx_node *n, const fx_window *v, fx_dtype
     return fx_build_copy(b, name, fx_arena_printf(b->piece, "%s: %s to %s", n->name, fx_dtype_name(v->dtype), fx_dtype_name(to)), n, v, out);
 }
 
-fx_status fx_select_input(fx_build *b, fx_node *n, fx_select_layout layout, fx_window *out)
+fx_status fx_select_input(fx_build *b, fx_node *n, fx_dtype type, fx_select_layout layout, fx_window *out)
 {
     fx_window v;
-    if (layout == FX_CHANNELS_LAST && n->type->dtype == FX_F32)
+    if (layout == FX_CHANNELS_LAST && n->type->dtype == type)
         return fx_build_nhwc(b, n, out); /* a view that is not stored yet is stored so */
     FX_TRY(fx_build_value(b, n, &v));
-    if (v.dtype == FX_F32)
+    if (v.dtype == type)
         return layout == FX_AS_IT_LIES ? (*out = v, FX_OK) : fx_build_dense(b, n, out);
     fx_window like = v;
     if (layout == FX_CHANNELS_LAST)
         like = fx_build_channels_last(b, n);
     else
         fx_window_set_dense(b, &like);
-    return converted(b, n, &v, FX_F32, &like, out);
+    return converted(b, n, &v, type, &like, out);
 }
 
 /* Whether the kernel's result is not what the place of n holds. */
-static bool unsettled(const fx_build *b, const fx_node *n, const fx_window *like)
+static bool unsettled(const fx_build *b, const fx_node *n, fx_dtype type, const fx_window *like)
 {
     const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
-    return t->dtype != FX_F32 || (like && t->rank == 4 && !b->channels_last);
+    return t->dtype != type || (like && t->rank == 4 && !b->channels_last);
 }
 
-fx_status fx_select_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out)
+fx_status fx_select_place(fx_build *b, fx_node *n, fx_dtype type, const fx_window *like, fx_window *out)
 {
-    if (!unsettled(b, n, like))
+    if (!unsettled(b, n, type, like))
         return fx_build_place(b, n, like, out);
     fx_node *named = b->group[n->id].anchor ? b->group[n->id].anchor : n;
     fx_window pattern = fx_build_channels_last(b, n);
     if (!like)
         fx_window_set_dense(b, &pattern);
-    return fx_build_new(b, named, fx_arena_printf(b->piece, "%s_f32", fx_build_name(b, named)), FX_F32, like ? like : &pattern, out);
+    return fx_build_new(b, named, fx_arena_printf(b->piece, "%s_%s", fx_build_name(b, named), fx_dtype_short(type)), type, like ? like : &pattern, out);
 }
 
 fx_status fx_select_settle(fx_build *b, fx_node *n, const fx_window *out)
@@ -172,13 +183,13 @@ fx_status fx_select_settle(fx_build *b, fx_node *n, const fx_window *out)
     return fx_build_copy(b, fx_arena_printf(b->piece, "%s_out", fx_build_name(b, n)), fx_arena_printf(b->piece, "%s: %s", n->name, what), n, out, v);
 }
 
-fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r, bool *has)
+fx_status fx_select_residual(fx_build *b, fx_node *root, fx_dtype type, bool nhwc, fx_window *r, bool *has)
 {
     fx_node *n = b->group[root->id].residual;
     *has = n != NULL;
     if (!n)
         return FX_OK;
-    FX_TRY(fx_select_input(b, n, nhwc ? FX_CHANNELS_LAST : FX_ROW_MAJOR, r));
+    FX_TRY(fx_select_input(b, n, type, nhwc ? FX_CHANNELS_LAST : FX_ROW_MAJOR, r));
     return fx_select_fits(b, root, r);
 }
 

@@ -19,8 +19,9 @@ int fx_select_workspace(fx_build *b, const char *name, size_t bytes);
 int fx_select_workspace_dim(fx_build *b, const char *name, fx_dim floats);
 size_t fx_select_products_workspace(const fx_target *t); /* of a GPU: bytes that cuBLASLt may use, as many as cuBLAS's own default on devices of its time */
 float *fx_select_floats(fx_build *b, size_t n); /* zeroed, where vectors of them lie in one line of the cache each */
-/* A weight buffer of n floats; *data is where to pack them. */
-int fx_select_packed(fx_build *b, const char *name, size_t n, const char *note, float **data);
+/* A weight buffer of n elements of type; *data is where to pack them, as floats, of which fx_select_packed_end makes the buffer's elements. */
+int fx_select_packed(fx_build *b, const char *name, fx_dtype type, size_t n, const char *note, float **data);
+void fx_select_packed_end(const fx_build *b, int id);
 /* A weight buffer into which fx_build_fill packs panels of nr rows of a constant: as fxrt_conv2d_pack does (conv; oc rows are a group), or
  * fxrt_gemm_pack (NULL). */
 typedef struct fx_fill {
@@ -30,28 +31,29 @@ typedef struct fx_fill {
     bool is_conv;
     fxrt_conv2d_desc conv;
     int buf;                      /* -1: none, rows are only checked */
-    float *packed;
+    float *packed;                /* in the end the buffer's elements, if those are of 16 bits */
 } fx_fill;
-fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, const fxrt_conv2d_desc *conv, const char *name, const char *note, int *id);
+fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, fx_dtype type, const fxrt_conv2d_desc *conv, const char *name, const char *note,
+                                 int *id);
 /* A bias packed for a kernel; *id is -1 without one. */
-fx_status fx_select_bias(fx_build *b, const fx_node *n, fx_node *bias, const char *name, int32_t groups, int32_t per_group,
+fx_status fx_select_bias(fx_build *b, const fx_node *n, fx_node *bias, fx_dtype type, const char *name, int32_t groups, int32_t per_group,
                          int32_t multiple, int *id);
 /* Descriptors hold 32-bit numbers. */
 fx_status fx_select_fits(fx_build *b, const fx_node *n, const fx_window *v);
 
-/* Kernels compute in float32. Float16 and bfloat16 are converted before and after, as eager computes them; other dtypes fail here. */
-bool fx_select_takes(fx_dtype dtype);
-fx_status fx_select_f32(fx_build *b, const fx_node *n, fx_dtype dtype);
-/* An operand in float32: where it lies, with channels dense (NHWC), or row-major. */
+/* What n's kernel has for elements, where its result is of dtype: that, if the kernel takes it and all operands are of it; else float32, and float16 and
+ * bfloat16 are converted before and after, as eager computes them. Other dtypes fail here. */
+fx_status fx_select_type(fx_build *b, const fx_node *n, fx_kernel_id kernel, fx_dtype dtype, fx_dtype *type);
+/* An operand as elements of type: where it lies, with channels dense (NHWC), or row-major. */
 typedef enum fx_select_layout { FX_AS_IT_LIES, FX_CHANNELS_LAST, FX_ROW_MAJOR } fx_select_layout;
-fx_status fx_select_input(fx_build *b, fx_node *n, fx_select_layout layout, fx_window *out);
-/* Where the kernel writes: n's place (see fx_build_place), or what is converted into it by fx_select_settle, which ends the step and
+fx_status fx_select_input(fx_build *b, fx_node *n, fx_dtype type, fx_select_layout layout, fx_window *out);
+/* Where the kernel writes elements of type: n's place (see fx_build_place), or what is converted into it by fx_select_settle, which ends the step and
  * makes *out the value of n. */
-fx_status fx_select_place(fx_build *b, fx_node *n, const fx_window *like, fx_window *out);
+fx_status fx_select_place(fx_build *b, fx_node *n, fx_dtype type, const fx_window *like, fx_window *out);
 fx_status fx_select_settle(fx_build *b, fx_node *n, const fx_window *out);
 
 /* The residual of a group's tail, *has false if there is none, in memory as the result is: channels (the last memory dim) dense. */
-fx_status fx_select_residual(fx_build *b, fx_node *root, bool nhwc, fx_window *r, bool *has);
+fx_status fx_select_residual(fx_build *b, fx_node *root, fx_dtype type, bool nhwc, fx_window *r, bool *has);
 /* The result may take the place of r when both fill their buffers in the same way, and x (or NULL) is not r too. */
 void fx_select_overlay(fx_build *b, const fx_window *out, const fx_window *r, const fx_window *x);
 
@@ -64,8 +66,10 @@ bool fx_window_forward(fx_build *b, const fx_window *v); /* no stride is negativ
 fx_status fx_select_finish(fx_build *b, fx_node *n, fx_call_stmt *c, const fx_window *x, const fx_window *y, const char *title);
 
 /* select_pack.c: a computed weight or bias, packed by a step of its own in front of the call; *id is the buffer. d: the call's sizes. */
-fx_status fx_select_packed_weight(fx_build *b, fx_node *root, fx_node *w, const fxrt_conv2d_desc *d, fx_kernel_id kernel, const char *name, int *id);
-fx_status fx_select_packed_bias(fx_build *b, fx_node *root, fx_node *bias, int32_t groups, int32_t columns, int32_t multiple, const char *name, int *id);
+fx_status fx_select_packed_weight(fx_build *b, fx_node *root, fx_node *w, fx_dtype type, const fxrt_conv2d_desc *d, fx_kernel_id kernel, const char *name,
+                                  int *id);
+fx_status fx_select_packed_bias(fx_build *b, fx_node *root, fx_node *bias, fx_dtype type, int32_t groups, int32_t columns, int32_t multiple, const char *name,
+                                int *id);
 
 fx_status fx_select_convolution(fx_build *b, fx_node *root); /* select_conv.c */
 fx_status fx_select_weight_grad(fx_build *b, fx_node *root);

@@ -44,7 +44,7 @@ static fx_status turned(fx_build *b, fx_node *n, fx_node *from, fx_window *v, bo
     fx_window_set_dense(b, v);
     v->strides[2] = fx_dim_of(1);
     v->strides[3] = fx_dim_of(rows);
-    v->buf = fx_select_packed(b, from->target, (size_t)all, "columns dense", &to);
+    v->buf = fx_select_packed(b, from->target, FX_F32, (size_t)all, "columns dense", &to);
     for (int64_t i = 0; i < all; i++)
         to[i / (rows * columns) * (rows * columns) + i % columns * rows + i / columns % rows] = data[i];
     *cached = fx_arena_dup(b->scratch, v, sizeof *v);
@@ -114,7 +114,10 @@ fx_status fx_select_attention(fx_build *b, fx_node *n)
     static const char *const q_names[] = {"q_b", "q_h", "q_m", NULL}, *const k_names[] = {"k_b", "k_h", "k_n", NULL};
     static const char *const v_names[] = {"v_b", "v_h", "v_n", NULL}, *const o_names[] = {"o_b", "o_h", "o_m", NULL};
     fx_window q, k, v, y, pattern;
-    FX_TRY(fx_select_f32(b, n, n->type->dtype));
+    fx_dtype type;
+    FX_TRY(fx_select_type(b, n, FX_K_attention, n->type->dtype, &type));
+    if (type != n->type->dtype)
+        return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "attention of %s, which its kernel does not take", fx_dtype_name(n->type->dtype));
     FX_TRY(operand(b, n, 0, &q));
     FX_TRY(operand(b, n, 1, &k));
     FX_TRY(operand(b, n, 2, &v));

@@ -20,7 +20,7 @@ static void set_image(fx_call_stmt *c, const fx_window *v, const char *h, const 
 }
 
 /* Packs the weights of a call whose fields are set. */
-static fx_status pack(fx_build *b, const fx_node *n, const fx_call_stmt *c, const char *name, fx_node *weight, int *id)
+static fx_status pack(fx_build *b, const fx_node *n, const fx_call_stmt *c, fx_dtype type, const char *name, fx_node *weight, int *id)
 {
     fxrt_conv2d_desc d;
     fx_call_to_desc(c, &d);
@@ -28,18 +28,19 @@ static fx_status pack(fx_build *b, const fx_node *n, const fx_call_stmt *c, cons
     const float *w;
     float *packed;
     if (c->kernel == FX_K_conv2d)
-        return fx_select_packed_later(b, n, weight, &d, wname,
+        return fx_select_packed_later(b, n, weight, type, &d, wname,
                                       fx_target_is_gpu(&b->p->target) ? "[groups * oc][kh][kw][ic]"
                                                                       : fx_arena_printf(b->p->arena, "[kh][kw][ic] in panels of %d output channels", b->tile.nr),
                                       id);
     FX_TRY(fx_build_constant(b, n, weight, "weight", &w));
     if (c->kernel == FX_K_conv_transpose2d) {
-        *id = fx_select_packed(b, wname, fxrt_conv_transpose2d_packed_size(&d, &b->tile), "panels of the transposed convolution", &packed);
+        *id = fx_select_packed(b, wname, type, fxrt_conv_transpose2d_packed_size(&d, &b->tile), "panels of the transposed convolution", &packed);
         fxrt_conv_transpose2d_pack(&d, &b->tile, w, packed);
     } else {
-        *id = fx_select_packed(b, wname, fxrt_conv2d_dw_packed_size(&d, &b->tile), "[kh][kw][channels]", &packed);
+        *id = fx_select_packed(b, wname, type, fxrt_conv2d_dw_packed_size(&d, &b->tile), "[kh][kw][channels]", &packed);
         fxrt_conv2d_dw_pack(&d, &b->tile, w, packed);
     }
+    fx_select_packed_end(b, *id);
     return FX_OK;
 }
 
@@ -80,15 +81,16 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
     if (n->type->rank != 4)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "convolution over %d spatial dims cannot be compiled, only over 1 or 2",
                        n->type->rank - 2);
-    FX_TRY(fx_select_f32(b, n, n->type->dtype));
+    fx_dtype type;
+    FX_TRY(fx_select_type(b, n, FX_K_conv2d, n->type->dtype, &type));
     if (!fx_dim_known(x_node->type->dims[1]) || !fx_dim_known(n->type->dims[1]))
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "convolution over a dynamic number of channels cannot be compiled");
     fx_window x, out, r = {0};
     bool has_r;
-    FX_TRY(fx_select_input(b, x_node, FX_CHANNELS_LAST, &x));
-    FX_TRY(fx_select_residual(b, root, true, &r, &has_r));
+    FX_TRY(fx_select_input(b, x_node, type, FX_CHANNELS_LAST, &x));
+    FX_TRY(fx_select_residual(b, root, type, true, &r, &has_r));
     fx_window pattern = fx_build_channels_last(b, root);
-    FX_TRY(fx_select_place(b, root, &pattern, &out));
+    FX_TRY(fx_select_place(b, root, type, &pattern, &out));
     if (!fx_window_unit(&out, 1)) /* computed right into a row-major output: not with dense channels */
         return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "a convolution's result was placed with strided channels");
     FX_TRY(fx_select_fits(b, n, &x));
@@ -121,13 +123,13 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
     int bias, wbuf, groups_of_bias = depthwise ? 1 : d.groups, columns = depthwise ? d.groups : d.oc;
     int multiple = depthwise ? b->tile.lanes : b->tile.nr;
     if (fx_build_is_constant(w_node))
-        FX_TRY(pack(b, n, c, name, w_node, &wbuf));
+        FX_TRY(pack(b, n, c, type, name, w_node, &wbuf));
     else
-        FX_TRY(fx_select_packed_weight(b, root, w_node, &d, (fx_kernel_id)c->kernel, name, &wbuf));
+        FX_TRY(fx_select_packed_weight(b, root, w_node, type, &d, (fx_kernel_id)c->kernel, name, &wbuf));
     if (!bias_node || fx_build_is_constant(bias_node))
-        FX_TRY(fx_select_bias(b, n, bias_node, name, groups_of_bias, columns, multiple, &bias));
+        FX_TRY(fx_select_bias(b, n, bias_node, type, name, groups_of_bias, columns, multiple, &bias));
     else
-        FX_TRY(fx_select_packed_bias(b, root, bias_node, groups_of_bias, columns, multiple, name, &bias));
+        FX_TRY(fx_select_packed_bias(b, root, bias_node, type, groups_of_bias, columns, multiple, name, &bias));
     size_t bytes = workspace(b, c);
     fx_call_stmt *product = as_product(b, c);
     if (product) {
@@ -152,9 +154,10 @@ fx_status fx_select_weight_grad(fx_build *b, fx_node *root)
 {
     fx_node *n = b->group[root->id].anchor;
     fx_window g, x, out, pattern = {.rank = 4};
-    FX_TRY(fx_select_f32(b, n, n->type->dtype));
-    FX_TRY(fx_select_input(b, fx_node_input(n, 1), FX_CHANNELS_LAST, &x));
-    FX_TRY(fx_select_input(b, fx_node_input(n, 0), FX_CHANNELS_LAST, &g));
+    fx_dtype type;
+    FX_TRY(fx_select_type(b, n, FX_K_conv2d_weight_grad, n->type->dtype, &type));
+    FX_TRY(fx_select_input(b, fx_node_input(n, 1), type, FX_CHANNELS_LAST, &x));
+    FX_TRY(fx_select_input(b, fx_node_input(n, 0), type, FX_CHANNELS_LAST, &g));
     FX_TRY(fx_select_fits(b, n, &x));
     FX_TRY(fx_select_fits(b, n, &g));
     int64_t size[4], stride[2], pad[2], dil[2], groups = fx_node_int(n, 6);
@@ -166,7 +169,7 @@ fx_status fx_select_weight_grad(fx_build *b, fx_node *root)
     for (int i = 0; i < 4; i++)
         pattern.strides[i] = fx_dim_of(strides[i]);
     const char *name = fx_build_name(b, n);
-    FX_TRY(fx_build_new(b, n, name, FX_F32, &pattern, &out));
+    FX_TRY(fx_build_new(b, n, name, type, &pattern, &out));
     for (int i = 0; i < 4; i++) /* also of sizes of 1, which the kernel does not tell from others */
         out.strides[i] = fx_dim_of(strides[i]);
     FX_TRY(fx_select_fits(b, n, &out));

@@ -7,6 +7,7 @@
 /* A product as the kernels see it: [batch][m][k] times [batch][k][n], and what is added to it, all as windows of the result's dims:
  * x's last dim is k, w is the weight's window of rank 2, or 3 with a batch. */
 typedef struct product {
+    fx_dtype type;                 /* of all elements */
     fx_window x, w, out, r;
     bool has_r;
     fx_node *packed;               /* w where it is constant, n x k; else NULL */
@@ -35,11 +36,11 @@ static fx_window widened(const fx_window *v, const fx_type *t)
 }
 
 /* What is added: rows that are dense, repeated where it is broadcast. */
-static fx_status addend(fx_build *b, const fx_type *t, fx_node *n, fx_window *r)
+static fx_status addend(fx_build *b, fx_dtype type, const fx_type *t, fx_node *n, fx_window *r)
 {
-    FX_TRY(fx_select_input(b, n, FX_AS_IT_LIES, r));
+    FX_TRY(fx_select_input(b, n, type, FX_AS_IT_LIES, r));
     if (!fx_window_unit(r, r->rank - 1) || !fx_window_forward(b, r))
-        FX_TRY(fx_select_input(b, n, FX_ROW_MAJOR, r));
+        FX_TRY(fx_select_input(b, n, type, FX_ROW_MAJOR, r));
     *r = widened(r, t);
     return FX_OK;
 }
@@ -134,9 +135,9 @@ static fx_status emit(fx_build *b, fx_node *root, product *p, const char *title)
     const char *name = fx_build_name(b, n);
     int bias, wbuf = -1;
     if (p->packed)
-        FX_TRY(fx_select_packed_later(b, n, p->packed, NULL, fx_arena_printf(b->piece, "%s_weight", name),
+        FX_TRY(fx_select_packed_later(b, n, p->packed, p->type, NULL, fx_arena_printf(b->piece, "%s_weight", name),
                                       gpu ? "[out][in]" : fx_arena_printf(b->p->arena, "[in] in panels of %d outputs", b->tile.nr), &wbuf));
-    FX_TRY(fx_select_bias(b, n, p->bias, name, 1, (int32_t)p->n.value, b->tile.nr, &bias));
+    FX_TRY(fx_select_bias(b, n, p->bias, p->type, name, 1, (int32_t)p->n.value, b->tile.nr, &bias));
     fx_call_set_window(c, "x", &p->x);
     if (p->packed)
         fx_call_set_buf(c, "w", wbuf, fx_dim_of(0));
@@ -167,7 +168,7 @@ static fx_status set_bias(fx_build *b, const fx_node *n, fx_node *bias, const fx
     if (p->has_r)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s with a computed bias, and another sum in one step, cannot be compiled yet", n->target);
     p->has_r = true;
-    return addend(b, t, bias, &p->r);
+    return addend(b, p->type, t, bias, &p->r);
 }
 
 fx_status fx_select_linear(fx_build *b, fx_node *root)
@@ -175,30 +176,30 @@ fx_status fx_select_linear(fx_build *b, fx_node *root)
     const fx_group g = b->group[root->id];
     fx_node *n = g.anchor, *x_node = fx_node_input(n, 0), *w_node = fx_node_input(n, 1);
     product p = {.packed = fx_build_is_constant(w_node) ? w_node : NULL};
-    FX_TRY(fx_select_f32(b, n, n->type->dtype));
-    FX_TRY(fx_select_input(b, x_node, FX_AS_IT_LIES, &p.x));
+    FX_TRY(fx_select_type(b, n, FX_K_matmul, n->type->dtype, &p.type));
+    FX_TRY(fx_select_input(b, x_node, p.type, FX_AS_IT_LIES, &p.x));
     int last = p.x.rank - 1;
     p.k = p.x.dims[last];
     p.n = n->type->dims[last];
     if (!fx_window_unit(&p.x, last) || !fx_window_forward(b, &p.x))
-        FX_TRY(fx_select_input(b, x_node, FX_ROW_MAJOR, &p.x));
+        FX_TRY(fx_select_input(b, x_node, p.type, FX_ROW_MAJOR, &p.x));
     p.has_r = g.residual != NULL;
     if (p.has_r)
-        FX_TRY(addend(b, n->type, g.residual, &p.r));
+        FX_TRY(addend(b, p.type, n->type, g.residual, &p.r));
     if (p.packed) {
         p.w_k = fx_dim_of(1);
         p.w_n = p.k;
     } else {
-        FX_TRY(fx_select_input(b, w_node, FX_AS_IT_LIES, &p.w));
+        FX_TRY(fx_select_input(b, w_node, p.type, FX_AS_IT_LIES, &p.w));
         if (!fx_window_forward(b, &p.w))
-            FX_TRY(fx_select_input(b, w_node, FX_ROW_MAJOR, &p.w));
+            FX_TRY(fx_select_input(b, w_node, p.type, FX_ROW_MAJOR, &p.w));
         p.w_k = p.w.strides[1];
         p.w_n = p.w.strides[0];
     }
     FX_TRY(set_bias(b, n, fx_node_input(n, 2), n->type, &p));
-    FX_TRY(fx_select_place(b, root, NULL, &p.out));
+    FX_TRY(fx_select_place(b, root, p.type, NULL, &p.out));
     if (!find_split(b, &p)) {
-        FX_TRY(fx_select_input(b, x_node, FX_ROW_MAJOR, &p.x));
+        FX_TRY(fx_select_input(b, x_node, p.type, FX_ROW_MAJOR, &p.x));
         if (!find_split(b, &p))
             return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s: what is added is broadcast over dims that no batch of rows can express",
                            n->target);
@@ -214,16 +215,16 @@ fx_status fx_select_matmul(fx_build *b, fx_node *root)
     int at = n->op->id == FX_OP_addmm ? 1 : 0;
     fx_node *x_node = fx_node_input(n, at), *w_node = fx_node_input(n, at + 1);
     product p = {0};
-    FX_TRY(fx_select_f32(b, n, n->type->dtype));
+    FX_TRY(fx_select_type(b, n, FX_K_matmul, n->type->dtype, &p.type));
     if (at && (fx_node_float(n, 3) != 1 || fx_node_float(n, 4) != 1))
         return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "addmm with alpha or beta other than 1 in core form");
-    FX_TRY(fx_select_input(b, x_node, FX_AS_IT_LIES, &p.x));
+    FX_TRY(fx_select_input(b, x_node, p.type, FX_AS_IT_LIES, &p.x));
     int rank = p.x.rank, row = rank - 2, col = rank - 1;
     if (!fx_window_unit(&p.x, col) || !fx_window_forward(b, &p.x))
-        FX_TRY(fx_select_input(b, x_node, FX_ROW_MAJOR, &p.x));
-    FX_TRY(fx_select_input(b, w_node, FX_AS_IT_LIES, &p.w));
+        FX_TRY(fx_select_input(b, x_node, p.type, FX_ROW_MAJOR, &p.x));
+    FX_TRY(fx_select_input(b, w_node, p.type, FX_AS_IT_LIES, &p.w));
     if (!fx_window_forward(b, &p.w))
-        FX_TRY(fx_select_input(b, w_node, FX_ROW_MAJOR, &p.w));
+        FX_TRY(fx_select_input(b, w_node, p.type, FX_ROW_MAJOR, &p.w));
     p.k = p.x.dims[col];
     p.n = p.w.dims[col];
     p.w_b = rank == 3 ? p.w.strides[0] : fx_dim_of(0);
@@ -231,9 +232,9 @@ fx_status fx_select_matmul(fx_build *b, fx_node *root)
     p.w_n = p.w.strides[col];
     p.has_r = g.residual != NULL;
     if (p.has_r)
-        FX_TRY(addend(b, n->type, g.residual, &p.r));
+        FX_TRY(addend(b, p.type, n->type, g.residual, &p.r));
     FX_TRY(set_bias(b, n, at ? fx_node_input(n, 0) : NULL, n->type, &p));
-    FX_TRY(fx_select_place(b, root, NULL, &p.out));
+    FX_TRY(fx_select_place(b, root, p.type, NULL, &p.out));
     p.split = rank - 2;
     return emit(b, root, &p, fx_arena_printf(b->piece, "matmul %sx%s by %sx%s%s", size(b, p.x.dims[row]), size(b, p.k), size(b, p.k), size(b, p.n),
                                              g.tail));

@@ -25,6 +25,7 @@ static void add_loop(nest *k, int64_t extent, int64_t to, fx_dim from)
 
 static fx_stmt **emit(fx_build *b, fx_stmt **at, const nest *k, int to, const fx_window *from)
 {
+    fx_dtype type = b->p->bufs[to].dtype;
     fx_stmt **next = NULL;
     fx_affine ti = fx_affine_const(k->to_offset), fi = fx_affine_dim(k->from_offset);
     for (int i = 0; i < k->n; i++) {
@@ -43,15 +44,15 @@ static fx_stmt **emit(fx_build *b, fx_stmt **at, const nest *k, int to, const fx
     fx_stmt *store = fx_stmt_new(b->p, FX_ST_STORE);
     store->buf = to;
     store->index = ti;
-    store->value = from ? fx_s_cast(b->p, FX_F32, fx_s_load(b->p, from->buf, &fi)) : fx_s_const(b->p, FX_F32, 0);
+    store->value = from ? fx_s_cast(b->p, type, fx_s_load(b->p, from->buf, &fi)) : fx_s_const(b->p, type, 0);
     *at = store;
     return next ? next : &store->next;
 }
 
-static int buffer(fx_build *b, const char *name, const char *what, int64_t numel, const char *note)
+static int buffer(fx_build *b, fx_dtype type, const char *name, const char *what, int64_t numel, const char *note)
 {
     fx_dim n = fx_dim_of(numel);
-    int id = fx_program_buf(b->p, FX_BUF_ARENA, fx_arena_printf(b->piece, "%s_%s", name, what), FX_F32, 1, &n);
+    int id = fx_program_buf(b->p, FX_BUF_ARENA, fx_arena_printf(b->piece, "%s_%s", name, what), type, 1, &n);
     b->p->bufs[id].note = note;
     return id;
 }
@@ -82,14 +83,15 @@ static void panels(fx_build *b, fx_step *step, int to, const fx_window *v, int64
     }
 }
 
-fx_status fx_select_packed_weight(fx_build *b, fx_node *root, fx_node *w, const fxrt_conv2d_desc *d, fx_kernel_id kernel, const char *name, int *id)
+fx_status fx_select_packed_weight(fx_build *b, fx_node *root, fx_node *w, fx_dtype type, const fxrt_conv2d_desc *d, fx_kernel_id kernel, const char *name,
+                                  int *id)
 {
     fx_window v;
     FX_TRY(fx_build_value(b, w, &v));
     fx_step *step = NULL;
     if (kernel == FX_K_conv2d_dw) { /* [kh][kw][channels] */
         int64_t lanes = b->tile.lanes, padded = (d->groups + lanes - 1) / lanes * lanes;
-        *id = buffer(b, name, "weight", d->kh * d->kw * padded, "[kh][kw][channels]");
+        *id = buffer(b, type, name, "weight", d->kh * d->kw * padded, "[kh][kw][channels]");
         step = fx_build_step(b, root, fx_arena_printf(b->piece, "%s: the weight packed", name));
         fx_stmt **at = &step->body;
         for (int part = 0; part < 2; part++) {
@@ -105,7 +107,7 @@ fx_status fx_select_packed_weight(fx_build *b, fx_node *root, fx_node *w, const 
     }
     bool transposed = kernel == FX_K_conv_transpose2d;
     int64_t nr = b->tile.nr, taps = d->kh * d->kw, whole = ((int64_t)d->oc + nr - 1) / nr * nr;
-    *id = buffer(b, name, "weight", d->groups * whole * taps * d->ic, "panels of output channels");
+    *id = buffer(b, type, name, "weight", d->groups * whole * taps * d->ic, "panels of output channels");
     step = fx_build_step(b, root, fx_arena_printf(b->piece, "%s: the weight packed", name));
     /* [groups * oc][ic][kh][kw] or, transposed, [groups * ic][oc][kh][kw] */
     fx_dim column = v.strides[transposed], input = v.strides[!transposed];
@@ -117,12 +119,13 @@ fx_status fx_select_packed_weight(fx_build *b, fx_node *root, fx_node *w, const 
     return FX_OK;
 }
 
-fx_status fx_select_packed_bias(fx_build *b, fx_node *root, fx_node *bias, int32_t groups, int32_t columns, int32_t multiple, const char *name, int *id)
+fx_status fx_select_packed_bias(fx_build *b, fx_node *root, fx_node *bias, fx_dtype type, int32_t groups, int32_t columns, int32_t multiple, const char *name,
+                                int *id)
 {
     fx_window v;
     nest rows = {.n = 0};
     FX_TRY(fx_build_value(b, bias, &v));
-    *id = buffer(b, name, "bias", (int64_t)fxrt_bias_packed_size(groups, columns, multiple), NULL);
+    *id = buffer(b, type, name, "bias", (int64_t)fxrt_bias_packed_size(groups, columns, multiple), NULL);
     fx_step *step = fx_build_step(b, root, fx_arena_printf(b->piece, "%s: the bias packed", name));
     panels(b, step, *id, &v, groups, fx_dim_scale(b->ctx, v.strides[0], columns), columns, v.strides[0], multiple, &rows);
     return FX_OK;

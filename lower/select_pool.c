@@ -26,10 +26,11 @@ static fx_status pool_values(fx_build *b, fx_node *n, fx_window *x, fx_window *y
     const fx_type *t = n->type->kind == FX_TYPE_TUPLE ? n->type->items[0] : n->type;
     if (t->rank != 4)
         return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s of a tensor of rank %d cannot be compiled yet", n->op->name, t->rank);
-    FX_TRY(fx_select_f32(b, n, t->dtype));
-    FX_TRY(fx_select_input(b, fx_node_input(n, 0), FX_CHANNELS_LAST, x));
+    fx_dtype type;
+    FX_TRY(fx_select_type(b, n, FX_K_avg_pool2d, t->dtype, &type));
+    FX_TRY(fx_select_input(b, fx_node_input(n, 0), type, FX_CHANNELS_LAST, x));
     fx_window pattern = fx_build_channels_last(b, n);
-    FX_TRY(fx_select_place(b, n, &pattern, y));
+    FX_TRY(fx_select_place(b, n, type, &pattern, y));
     FX_TRY(fx_select_fits(b, n, x));
     return fx_select_fits(b, n, y);
 }
@@ -133,15 +134,17 @@ fx_status fx_build_global_mean(fx_build *b, fx_node *n, bool *done)
 {
     int64_t dims[FX_MAX_RANK];
     fx_node *x_node = fx_node_input(n, 0);
+    const fx_dtype type = x_node->type->dtype;
     *done = false;
-    if (x_node->type->rank != 4 || x_node->type->dtype != FX_F32 || fx_node_ints(n, 1, dims, FX_MAX_RANK) != 2)
+    if (x_node->type->rank != 4 || !fx_lower_takes(b->opt, FX_K_adaptive_avg_pool2d, type) || (type != FX_F32 && n->type->dtype != type) ||
+        fx_node_ints(n, 1, dims, FX_MAX_RANK) != 2)
         return FX_OK;
     int64_t a = dims[0] < 0 ? dims[0] + 4 : dims[0], c = dims[1] < 0 ? dims[1] + 4 : dims[1];
     if (!((a == 2 && c == 3) || (a == 3 && c == 2)) || b->home[n->id].cat)
         return FX_OK;
     fx_window x, y;
-    FX_TRY(fx_select_input(b, x_node, FX_CHANNELS_LAST, &x));
-    FX_TRY(fx_select_place(b, n, NULL, &y));
+    FX_TRY(fx_select_input(b, x_node, type, FX_CHANNELS_LAST, &x));
+    FX_TRY(fx_select_place(b, n, type, NULL, &y));
     FX_TRY(fx_select_fits(b, n, &x));
     /* One pixel, whether the result keeps the dims or not. */
     fx_window pixel = y;

@@ -5,12 +5,20 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 import pathlib
 import sys
 
+import pytest
+
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS / "models"), str(TESTS / "dynamic")]
 
+import cuda_emitted  # noqa: E402
 import open_models  # noqa: E402
 import zoo  # noqa: E402
 import zoo_transformers  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    return cuda_emitted.library(tmp_path_factory.mktemp("library"))
 
 
 def pytest_addoption(parser):

@@ -21,11 +21,6 @@ SCHEDULES = 7
 NVCC = os.environ.get("NVCC") or shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return cuda_emitted.library(tmp_path_factory.mktemp("library"))
-
-
 def schedules(name):
     """Threads in order, and in another order that the name draws."""
     return 0, 1 + zlib.crc32(name.encode()) % (SCHEDULES - 1)
