@@ -160,10 +160,16 @@ double fx_call_flops(const fx_call_stmt *c)
     return 0;
 }
 
+/* Convolutions whose sums may be split over blocks, by what their workspace holds. */
+static bool may_split(const fx_call_stmt *c)
+{
+    return c->kernel == FX_K_conv2d || c->kernel == FX_K_conv2d_pre;
+}
+
 int fx_launches_of(const fx_program *p, const fx_call_stmt *c)
 {
     const fx_kernel *k = fx_kernel_get(c->kernel);
-    if (c->kernel == FX_K_conv2d) {
+    if (may_split(c)) {
         int ws = fx_kernel_buf(k, "ws");
         return c->buf[ws] >= 0 && p->bufs[c->buf[ws]].numel.value > 0 ? 2 : 1; /* sums split over blocks are added by a second kernel */
     }
@@ -180,7 +186,7 @@ static void touch_call(counting *t, const fx_call_stmt *c)
         const fx_buf *b = &t->p->bufs[c->buf[i]];
         if (b->workspace) {
             /* What cuBLASLt or a CPU's threads do in theirs is theirs; parts of split sums are written by one kernel and read by another. */
-            if (c->kernel == FX_K_conv2d && fx_target_is_gpu(&t->p->target))
+            if (may_split(c) && fx_target_is_gpu(&t->p->target))
                 t->sum.workspace += 2 * (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
             continue;
         }

@@ -297,9 +297,11 @@ static fx_dim conv2d_extent(const fx_program *p, footprint *f, char arg)
     case 'w':
         if (dw)
             return product(f, 3, (fx_dim[]){field(f, "kh"), field(f, "kw"), round_up(f, all)});
-        if (f->c->kernel == FX_K_conv2d)
+        if (f->c->kernel == FX_K_conv2d || f->c->kernel == FX_K_conv2d_pre)
             return product(f, 5, (fx_dim[]){groups, round_up(f, oc), field(f, "kh"), field(f, "kw"), ic});
         return no_extent;
+    case 's': /* scale, shift */
+        return fx_dim_mul(f->ctx, groups, ic);
     case 'b': /* as fxrt_bias_pack lays it out */
         return dw ? round_up(f, all) : product(f, 2, (fx_dim[]){groups, round_up(f, oc)});
     default:
@@ -383,6 +385,7 @@ static fx_dim extent_of(const fx_program *p, const fx_call_stmt *c, char arg)
     footprint f = {.ctx = p->ctx, .c = c};
     switch (c->kernel) {
     case FX_K_conv2d:
+    case FX_K_conv2d_pre:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
         return conv2d_extent(p, &f, arg);

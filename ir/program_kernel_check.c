@@ -301,6 +301,7 @@ static void check_fields(fx_check *c, const fx_call_stmt *call)
     static const char *const softmax[] = {"outer", "n", "inner", NULL};
     switch (call->kernel) {
     case FX_K_conv2d:
+    case FX_K_conv2d_pre:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
         check_conv(c, call);
@@ -361,6 +362,8 @@ void fx_check_call(fx_check *c, const fx_call_stmt *call)
     }
     if (!fx_is_word(call->name, false))
         fx_check_bad(c, "call of %s: expected a C identifier as name, got '%s'", k->name, call->name ? call->name : "");
+    if (!*k->files && !fx_target_is_gpu(&c->p->target))
+        fx_check_bad(c, "call %s: kernel %s is one of GPUs, expected one that target '%s' has", call->name, k->name, c->p->target.name);
     int before = c->findings;
     fx_dtype dtype = fx_call_dtype(c->p, call);
     if (!fx_kernel_takes(&c->p->target, call->kernel, dtype))

@@ -69,8 +69,15 @@ static int64_t source(bool transposed, int64_t o, int64_t k, int64_t stride, int
     return at >= 0 && at < in ? at : -1;
 }
 
+/* What conv2d_pre convolves; without a scale x itself. */
+static double prepared(float x, const float *scale, const float *shift, int64_t channel)
+{
+    double v = scale ? (double)x * scale[channel] + shift[channel] : (double)x;
+    return scale && v < 0 ? 0 : v;
+}
+
 static void run_conv(const fx_program *p, const fx_call_stmt *c, const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b,
-                     const float *r, float *y)
+                     const float *r, const float *scale, const float *shift, float *y)
 {
     bool transposed = c->kernel == FX_K_conv_transpose2d, dw = c->kernel == FX_K_conv2d_dw;
     int64_t padded = dw ? 1 : round_up(d->oc, p->target.nr);
@@ -88,7 +95,7 @@ static void run_conv(const fx_program *p, const fx_call_stmt *c, const fxrt_conv
                 continue;
             const float *pixel = x + n * d->xs_n + ih * d->xs_h + iw * d->xs_w + g * d->ic;
             for (int64_t i = 0; i < d->ic; i++)
-                sum += (double)pixel[i] * w[packed_at(p, c, d, g, o, kh, kw, i)];
+                sum += prepared(pixel[i], scale, shift, g * d->ic + i) * w[packed_at(p, c, d, g, o, kh, kw, i)];
         }
         int64_t channel = g * d->oc + o;
         if (r)
@@ -365,9 +372,10 @@ void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs)
     fx_call_to_desc(c, &d);
     switch (c->kernel) {
     case FX_K_conv2d:
+    case FX_K_conv2d_pre:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
-        run_conv(p, c, &d.conv2d, at[0], at[1], at[2], at[3], at[4]);
+        run_conv(p, c, &d.conv2d, at[0], at[1], at[2], at[3], argument(k, bufs, "scale"), argument(k, bufs, "shift"), at[4]);
         break;
     case FX_K_conv2d_weight_grad:
         run_weight_grad(&d.conv2d, at[0], argument(k, bufs, "g"), at[4]);

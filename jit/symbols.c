@@ -94,6 +94,7 @@ int32_t fx_code_with_threads(int threads, fx_llvm_run_fn *run, void *const *io, 
 /* Only their addresses matter here. */
 #define DECLARE(isa, name) void fxrt_##isa##_##name(void);
 #define KERNEL(id, ...) ISAS(DECLARE, id)
+#define GPU_KERNEL(...)
 #include "ir/kernel.def"
 #undef KERNEL
 #define DECLARE_SCALAR(f) ISAS(DECLARE, s_##f) VECTOR_ISAS(DECLARE, v_##f)
@@ -110,6 +111,7 @@ PARTS(DECLARE_PART)
 #define OWN(name) {#name, (void *)(uintptr_t)name},
 static const fx_code_symbol symbols[] = {
 #define KERNEL(id, ...) ISAS(ENTRY, id)
+#define GPU_KERNEL(...)
 #include "ir/kernel.def"
 #undef KERNEL
     ALL_SCALARS(SCALAR_ENTRY)

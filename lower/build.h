@@ -27,6 +27,7 @@ typedef struct fx_home {
  * by its root, the last node, at whose place it is emitted. */
 typedef struct fx_group {
     fx_node *anchor;               /* the contraction, NULL in pointwise regions */
+    fx_node *before, *scale, *shift; /* a convolution of relu(before scale + shift), by channel; NULL: of its operand */
     fx_node *residual;             /* added after the bias; NULL: none */
     int act;                       /* FXRT_ACT_* after that */
     float act_a, act_b;

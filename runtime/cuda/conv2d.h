@@ -28,14 +28,14 @@ static __global__ void __launch_bounds__(FXRT_CUDA_POINTS)
     fxrt_cuda_point_end(d, p, sum, r, y);
 }
 
-/* T: float, __half or __nv_bfloat16; sums and tail are floats. */
-template <class T>
-FXRT_HOST cudaError_t fxrt_cuda_conv2d(const fxrt_conv2d_desc *d, const T *x, const T *w, fxrt_cuda_optional<T> b, fxrt_cuda_optional<T> r, T *y,
-                                       float *ws, cudaStream_t stream)
+/* T: float, __half or __nv_bfloat16; sums and tail are floats. Kind, scale and shift as conv_tile.h has them. */
+template <int Kind, class T>
+FXRT_HOST cudaError_t fxrt_cuda_conv2d_kind(const fxrt_conv2d_desc *d, const T *x, const T *w, const T *b, const T *r, const T *scale, const T *shift, T *y,
+                                            float *ws, cudaStream_t stream)
 {
     const size_t bytes = ws ? fxrt_cuda_conv2d_workspace(d) : 0;
     if (bytes == 0) {
-        return fxrt_cuda_conv_choose<false, T>(d, x, w, b, r, y, stream);
+        return fxrt_cuda_conv_choose<Kind, T>(d, x, w, b, r, y, stream, scale, shift);
     }
     const int channels = d->groups * d->oc, pixels = d->n * d->oh * d->ow;
     const int parts = static_cast<int>(bytes / sizeof(float) / static_cast<size_t>(channels) / static_cast<size_t>(pixels));
@@ -44,7 +44,7 @@ FXRT_HOST cudaError_t fxrt_cuda_conv2d(const fxrt_conv2d_desc *d, const T *x, co
     part.ys_w = channels;
     part.ys_h = d->ow * channels;
     part.ys_n = d->oh * d->ow * channels;
-    const cudaError_t error = fxrt_cuda_conv_small_tiles<false, T>(&part, parts, x, w, nullptr, nullptr, ws, stream);
+    const cudaError_t error = fxrt_cuda_conv_small_tiles<Kind, T>(&part, parts, x, w, nullptr, nullptr, ws, stream, scale, shift);
     const bool four = fxrt_cuda_aligned(ws, nullptr) && fxrt_cuda_points_by_four(d, b, r, y);
     dim3 grid, block;
     if (error != cudaSuccess || !fxrt_cuda_points_grid(d, four ? channels / 4 : channels, four ? 4 : 1, &grid, &block)) {
@@ -54,4 +54,11 @@ FXRT_HOST cudaError_t fxrt_cuda_conv2d(const fxrt_conv2d_desc *d, const T *x, co
         return FXCC_LAUNCH((fxrt_cuda_conv_sum<4, T>), grid, block, 0, stream, *d, parts, ws, b, r, y);
     }
     return FXCC_LAUNCH((fxrt_cuda_conv_sum<1, T>), grid, block, 0, stream, *d, parts, ws, b, r, y);
+}
+
+template <class T>
+FXRT_HOST cudaError_t fxrt_cuda_conv2d(const fxrt_conv2d_desc *d, const T *x, const T *w, fxrt_cuda_optional<T> b, fxrt_cuda_optional<T> r, T *y,
+                                       float *ws, cudaStream_t stream)
+{
+    return fxrt_cuda_conv2d_kind<FXRT_CUDA_CONV_PLAIN, T>(d, x, w, b, r, nullptr, nullptr, y, ws, stream);
 }

@@ -8,6 +8,9 @@
  * shared memory, what the next one needs is on its way to their registers. Nothing is unrolled into an im2col matrix: each element is
  * read where it lies, and one outside of the image is zero. */
 
+/* What is convolved: x as it lies; transposed; or max(0, x scale + shift), by input channel, where the image is: what is outside stays zero. */
+enum { FXRT_CUDA_CONV_PLAIN, FXRT_CUDA_CONV_TRANSPOSED, FXRT_CUDA_CONV_PRE };
+
 /* What a block makes, and what of it a thread: TM x TN, in pieces of 4 x 4 that lie M / (TM / 4) and N / (TN / 4) apart, so that the
  * lanes of a warp read neighbouring 16 bytes of shared memory and write neighbouring 16 bytes of the result. */
 template <int M_, int N_, int K_, int TM_, int TN_> struct fxrt_cuda_conv_shape {
@@ -55,11 +58,13 @@ struct __align__(16) fxrt_cuda_conv_pixel {
 };
 
 /* V: neighbours in the innermost direction per access of x and w. wide: y, b and r allow four elements at once. parts: of each sum; each is a
- * result of its own in y, one after the other, and then of floats. Sums are floats always. */
-template <class Tile, int V, bool Transposed, class T, class Y>
+ * result of its own in y, one after the other, and then of floats. Sums are floats always. scale and shift: of FXRT_CUDA_CONV_PRE. */
+template <class Tile, int V, int Kind, class T, class Y>
 static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
-    fxrt_cuda_conv(fxrt_conv2d_desc d, bool wide, int parts, const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b, const T *r, Y *y)
+    fxrt_cuda_conv(fxrt_conv2d_desc d, bool wide, int parts, const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b, const T *r,
+                   const T *__restrict__ scale, const T *__restrict__ shift, Y *y)
 {
+    constexpr bool Transposed = Kind == FXRT_CUDA_CONV_TRANSPOSED, Pre = Kind == FXRT_CUDA_CONV_PRE;
     constexpr int lanes = Tile::K / V;                /* threads that fetch one row of K elements */
     constexpr int fetched = Tile::threads / lanes;    /* rows that all threads fetch at once */
     constexpr int m_fetches = Tile::M / fetched, n_fetches = Tile::N / fetched;
@@ -116,10 +121,13 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
         channel += first * Tile::K % d.ic;
     }
     fxrt_cuda_vec<V, T> x_next[m_fetches], w_next[n_fetches]; /* floats when they are needed, so that nobody waits for them before */
+    unsigned inside_next = 0; /* for Pre: which of x_next are in the image, */
+    int channel_next = 0;     /* and the first of their channels */
     const long long w_row = static_cast<long long>(d.kh) * d.kw * d.ic;
     w += (static_cast<long long>(group) * d.oc + first_n) * w_row;
 
     const auto fetch = [&]() {
+        inside_next = 0;
         while (channel >= d.ic) {
             channel -= d.ic;
             if (++tap_x == across.taps) {
@@ -136,6 +144,7 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
             const unsigned iy = static_cast<unsigned>(p.iy + dy), ix = static_cast<unsigned>(p.ix + dx);
             const bool inside = live && iy < static_cast<unsigned>(d.ih) && ix < static_cast<unsigned>(d.iw);
             x_next[i] = inside ? fxrt_cuda_load<V>(x + (p.at + tap)) : fxrt_cuda_vec<V, T>{};
+            inside_next |= inside ? 1u << i : 0u;
         }
         const int k = ((vertical.tap + vertical.tap_step * tap_y) * d.kw + across.tap + across.tap_step * tap_x) * d.ic + channel;
         FXRT_UNROLL
@@ -143,14 +152,25 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
             const int row = fetch_row + i * fetched;
             w_next[i] = live && first_n + row < d.oc ? fxrt_cuda_load<V>(w + (row * w_row + k)) : fxrt_cuda_vec<V, T>{};
         }
+        channel_next = group * d.ic + channel;
         channel += Tile::K;
     };
     const auto keep = [&](int buffer) {
+        fxrt_cuda_vec<V> by = {}, plus = {};
+        if (Pre && inside_next) { /* they are the same for all pixels, and soon in the first cache */
+            by = fxrt_cuda_floats<V>(scale + channel_next);
+            plus = fxrt_cuda_floats<V>(shift + channel_next);
+        }
         FXRT_UNROLL
         for (int j = 0; j < V; j++) {
             FXRT_UNROLL
             for (int i = 0; i < m_fetches; i++) {
-                xs[buffer][lane * V + j][fetch_row + i * fetched] = static_cast<float>(x_next[i].at[j]);
+                float value = static_cast<float>(x_next[i].at[j]);
+                if (Pre) {
+                    value = value * by.at[j] + plus.at[j];
+                    value = value < 0.0f || (inside_next >> i & 1) == 0 ? 0.0f : value; /* NaN stays */
+                }
+                xs[buffer][lane * V + j][fetch_row + i * fetched] = value;
             }
             FXRT_UNROLL
             for (int i = 0; i < n_fetches; i++) {
@@ -239,8 +259,9 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
 }
 
 /* The largest grid of all phases: phase 0 has the most pixels. Returns false where their number is not an int's. */
-template <class Tile, bool Transposed> FXRT_HOST bool fxrt_cuda_conv_grid(const fxrt_conv2d_desc *d, int parts, dim3 *grid)
+template <class Tile, int Kind> FXRT_HOST bool fxrt_cuda_conv_grid(const fxrt_conv2d_desc *d, int parts, dim3 *grid)
 {
+    constexpr bool Transposed = Kind == FXRT_CUDA_CONV_TRANSPOSED;
     const long long rows = Transposed ? (d->oh + d->sh - 1) / d->sh : d->oh, columns = Transposed ? (d->ow + d->sw - 1) / d->sw : d->ow;
     const long long pixels = d->n * rows * columns, z = static_cast<long long>(d->groups) * (Transposed ? d->sh * d->sw : parts);
     grid->x = static_cast<unsigned>((pixels + Tile::M - 1) / Tile::M);
@@ -249,43 +270,45 @@ template <class Tile, bool Transposed> FXRT_HOST bool fxrt_cuda_conv_grid(const 
     return pixels <= 0x7fffffff - Tile::M;
 }
 
-template <class Tile, bool Transposed, class T, class Y>
-FXRT_HOST cudaError_t fxrt_cuda_conv_launch(const fxrt_conv2d_desc *d, int parts, const T *x, const T *w, const T *b, const T *r, Y *y, cudaStream_t stream)
+template <class Tile, int Kind, class T, class Y>
+FXRT_HOST cudaError_t fxrt_cuda_conv_launch(const fxrt_conv2d_desc *d, int parts, const T *x, const T *w, const T *b, const T *r, Y *y, cudaStream_t stream,
+                                            const T *scale = nullptr, const T *shift = nullptr)
 {
     dim3 grid;
-    if (!fxrt_cuda_conv_grid<Tile, Transposed>(d, parts, &grid) || d->ic < 1) {
+    if (!fxrt_cuda_conv_grid<Tile, Kind>(d, parts, &grid) || d->ic < 1) {
         return cudaErrorInvalidValue;
     }
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) { /* an empty result */
         return cudaSuccess;
     }
     const bool wide = d->oc % 4 == 0 && fxrt_cuda_points_by_four(d, b, r, y);
-    if (fxrt_cuda_aligned(x, w) && fxrt_cuda_fours(d->ic, d->xs_n, d->xs_h, d->xs_w)) {
-        return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 4, Transposed, T, Y>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, y);
+    if (fxrt_cuda_aligned(x, w, scale, shift) && fxrt_cuda_fours(d->ic, d->xs_n, d->xs_h, d->xs_w)) {
+        return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 4, Kind, T, Y>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, scale, shift, y);
     }
-    return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 1, Transposed, T, Y>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, y);
+    return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 1, Kind, T, Y>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, scale, shift, y);
 }
 
 /* The tile that a group's channels fill best; `parts` as the kernel has them. */
-template <bool Transposed, class T, class Y>
+template <int Kind, class T, class Y>
 FXRT_HOST cudaError_t fxrt_cuda_conv_small_tiles(const fxrt_conv2d_desc *d, int parts, const T *x, const T *w, const T *b, const T *r, Y *y,
-                                                 cudaStream_t stream)
+                                                 cudaStream_t stream, const T *scale = nullptr, const T *shift = nullptr)
 {
     if (d->oc <= fxrt_cuda_conv_narrow::N) {
-        return fxrt_cuda_conv_launch<fxrt_cuda_conv_narrow, Transposed>(d, parts, x, w, b, r, y, stream);
+        return fxrt_cuda_conv_launch<fxrt_cuda_conv_narrow, Kind>(d, parts, x, w, b, r, y, stream, scale, shift);
     }
-    return fxrt_cuda_conv_launch<fxrt_cuda_conv_small, Transposed>(d, parts, x, w, b, r, y, stream);
+    return fxrt_cuda_conv_launch<fxrt_cuda_conv_small, Kind>(d, parts, x, w, b, r, y, stream, scale, shift);
 }
 
 /* Large tiles do most arithmetic per byte, where there are enough of them to keep a device at work. */
 #define FXRT_CUDA_CONV_ENOUGH 256
-template <bool Transposed, class T>
-FXRT_HOST cudaError_t fxrt_cuda_conv_choose(const fxrt_conv2d_desc *d, const T *x, const T *w, const T *b, const T *r, T *y, cudaStream_t stream)
+template <int Kind, class T>
+FXRT_HOST cudaError_t fxrt_cuda_conv_choose(const fxrt_conv2d_desc *d, const T *x, const T *w, const T *b, const T *r, T *y, cudaStream_t stream,
+                                            const T *scale = nullptr, const T *shift = nullptr)
 {
     dim3 grid;
-    const bool fits = fxrt_cuda_conv_grid<fxrt_cuda_conv_large, Transposed>(d, 1, &grid) && d->oc > fxrt_cuda_conv_narrow::N;
+    const bool fits = fxrt_cuda_conv_grid<fxrt_cuda_conv_large, Kind>(d, 1, &grid) && d->oc > fxrt_cuda_conv_narrow::N;
     if (fits && static_cast<unsigned long long>(grid.x) * grid.y * grid.z >= FXRT_CUDA_CONV_ENOUGH) {
-        return fxrt_cuda_conv_launch<fxrt_cuda_conv_large, Transposed>(d, 1, x, w, b, r, y, stream);
+        return fxrt_cuda_conv_launch<fxrt_cuda_conv_large, Kind>(d, 1, x, w, b, r, y, stream, scale, shift);
     }
-    return fxrt_cuda_conv_small_tiles<Transposed>(d, 1, x, w, b, r, y, stream);
+    return fxrt_cuda_conv_small_tiles<Kind>(d, 1, x, w, b, r, y, stream, scale, shift);
 }

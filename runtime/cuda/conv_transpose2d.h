@@ -9,5 +9,5 @@ FXRT_HOST cudaError_t fxrt_cuda_conv_transpose2d(const fxrt_conv2d_desc *d, cons
                                                  T *y, float *ws, cudaStream_t stream)
 {
     static_cast<void>(ws);
-    return fxrt_cuda_conv_choose<true, T>(d, x, w, b, r, y, stream);
+    return fxrt_cuda_conv_choose<FXRT_CUDA_CONV_TRANSPOSED, T>(d, x, w, b, r, y, stream);
 }

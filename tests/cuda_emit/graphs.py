@@ -28,6 +28,11 @@ def eighths(n):
     return [((7 * i) % 23 - 11) / 8 for i in range(n)]
 
 
+def numbers(name, *shape):
+    """A parameter of such values."""
+    return f"parameter {name} : f32[{', '.join(map(str, shape))}] = [{', '.join(map(str, eighths(math.prod(shape))))}]\n"
+
+
 CASES = [
     # Broadcast operands; more elements than a block, a last block that is not full.
     dict(name="pointwise", inputs=[("f32", (7, 1, 61)), ("f32", (5, 1)), ("f32", (61,))], graph=graph_of(
@@ -176,6 +181,16 @@ CASES = [
     # An input that the run changes.
     dict(name="inplace", inputs=[("f32", (50,)), ("f32", (50,))], graph=graph_of(
         [("x", "f32[50]"), ("y", "f32[50]")], ["a : f32[50] = mul.Tensor(%x, %y)", "b : f32[50] = add_.Tensor(%x, %a)", "c : f32[50] = neg.default(%b)"], "%c")),
+    # Batch norm and ReLU in front of convolutions, by these: with padding, with a sum that is split; beside it what another node reads too, and a product.
+    dict(name="conv_pre", exact=False, inputs=[("f32", (2, 4, 6, 5), eighths(240))], graph=graph_of(
+        [("x", "f32[2, 4, 6, 5]")],
+        [*[f"{w} : f32[{s}] = get_attr[{w}]" for w, s in (("w", "60, 4, 1, 1"), ("s", "1, 60, 1, 1"), ("t", "60, 1, 1"), ("w3", "5, 60, 3, 3"), ("w1", "8, 60, 1, 1"), ("b", "5"))],
+         "c : f32[2, 60, 6, 5] = convolution.default(%x, %w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)",
+         "m : f32[2, 60, 6, 5] = mul.Tensor(%c, %s)", "a : f32[2, 60, 6, 5] = add.Tensor(%m, %t)", "r : f32[2, 60, 6, 5] = relu.default(%a)",
+         "y : f32[2, 5, 6, 5] = convolution.default(%r, %w3, %b, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)",
+         "z : f32[2, 8, 3, 3] = convolution.default(%r, %w1, None, [2, 2], [0, 0], [1, 1], False, [0, 0], 1)",
+         "m2 : f32[2, 8, 3, 3] = mul.Tensor(%z, 0.5)", "r2 : f32[2, 8, 3, 3] = relu.default(%m2)"], "%y, %z, %r2, %c",
+        tensors=numbers("w", 60, 4, 1, 1) + numbers("s", 1, 60, 1, 1) + numbers("t", 60, 1, 1) + numbers("w3", 5, 60, 3, 3) + numbers("w1", 8, 60, 1, 1) + numbers("b", 5))),
     # Outputs that are inputs and weights.
     dict(name="passed", inputs=[("f32", (6,))], graph=graph_of(
         [("x", "f32[6]")], ["w : f32[3] = get_attr[w]", "v : f32[2, 3] = view.default(%x, [2, 3])"], "%v, %w, %x",

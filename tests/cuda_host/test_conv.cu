@@ -26,6 +26,7 @@ __attribute__((no_sanitize("thread"))) static void barrier(const char *file, int
 
 #include "../../runtime/cuda/conv2d.h"
 #include "../../runtime/cuda/conv2d_dw.h"
+#include "../../runtime/cuda/conv2d_pre.h"
 #include "../../runtime/cuda/conv_transpose2d.h"
 #ifdef FXCU_HOST
 #undef __syncthreads
@@ -40,7 +41,9 @@ struct conv_case {
     bool bias, residual, in_place;
     int shift;  /* elements by which x and y begin past an aligned place */
     bool fours; /* all strides are multiples of four */
+    bool pre = false; /* of max(0, x scale + shift) */
 };
+static const float *pre_scale, *pre_shift; /* on the device, of the case at hand */
 static int cases, by_fours, splits; /* run; of these whose x and w allow 16 bytes; whose sums are split */
 
 static std::vector<float> random_floats(size_t n, float scale) {
@@ -130,8 +133,15 @@ static bool run(conv_fn *f, conv_case c, bool tell = true) {
     const std::vector<float> b = random_floats(static_cast<size_t>(yc), 1.0f);
     const float scale = 2.0f / sqrtf(static_cast<float>(d.ic * d.kh * d.kw)); /* results of about 1: the rounding of long sums stays small */
     const std::vector<float> w = random_floats(static_cast<size_t>(yc * d.ic * d.kh * d.kw), scale);
+    const std::vector<float> scales = random_floats(static_cast<size_t>(xc), 2.0f), shifts = random_floats(static_cast<size_t>(xc), 1.0f);
+    std::vector<float> read = x;
+    for (int at = 0; c.pre && at < d.n * d.ih * d.iw * xc; at++) {
+        const int pixel = at / xc, row = pixel / d.iw;
+        float &v = read[static_cast<size_t>(row / d.ih * d.xs_n + row % d.ih * d.xs_h + pixel % d.iw * d.xs_w + at % xc)];
+        v = fmaxf(0.0f, v * scales[static_cast<size_t>(at % xc)] + shifts[static_cast<size_t>(at % xc)]);
+    }
     wanted want = {std::vector<double>(y_size), std::vector<bool>(y_size)};
-    conv_reference(&d, c.kind == TRANSPOSED, x.data(), w.data(), c.bias ? b.data() : nullptr, c.residual ? r.data() : nullptr, set_wanted, &want);
+    conv_reference(&d, c.kind == TRANSPOSED, read.data(), w.data(), c.bias ? b.data() : nullptr, c.residual ? r.data() : nullptr, set_wanted, &want);
 
     std::vector<float> x_shifted(shift, NAN), y_shifted(shift, NAN);
     x_shifted.insert(x_shifted.end(), x.begin(), x.end());
@@ -140,7 +150,9 @@ static bool run(conv_fn *f, conv_case c, bool tell = true) {
     } else {
         y_shifted.resize(shift + y_size, NAN);
     }
-    buffer<float> dx(x_shifted), dw(unpacked(c, w)), db(b), dr(r), dy(y_shifted);
+    buffer<float> dx(x_shifted), dw(unpacked(c, w)), db(b), dr(r), dy(y_shifted), scale_at(scales), shift_at(shifts);
+    pre_scale = scale_at.at;
+    pre_shift = shift_at.at;
     const size_t split = fxrt_cuda_conv2d_workspace(&d) / sizeof(float);
     buffer<float> ws(std::vector<float>(split + 1, NAN));
     float *const y = dy.at + shift;
@@ -167,10 +179,14 @@ static conv_case random_case(conv_kind kind, bool fours) {
     return c;
 }
 
-template <class Tile, bool Transposed>
+template <class Tile, int Kind>
 static cudaError_t with_tile(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *,
                              cudaStream_t stream) {
-    return fxrt_cuda_conv_launch<Tile, Transposed>(d, 1, x, w, b, r, y, stream);
+    return fxrt_cuda_conv_launch<Tile, Kind>(d, 1, x, w, b, r, y, stream, pre_scale, pre_shift);
+}
+static cudaError_t with_pre(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws,
+                            cudaStream_t stream) {
+    return fxrt_cuda_conv2d_pre(d, x, w, b, r, pre_scale, pre_shift, y, ws, stream);
 }
 
 /* Races show under any schedule, and looking for them is slow. */
@@ -183,11 +199,12 @@ template <class F> static void schedules(const char *name, F test) {
 #endif
 }
 
-static void test_random(const char *name, conv_kind kind, std::initializer_list<conv_fn *> functions, int count) {
+static void test_random(const char *name, conv_kind kind, std::initializer_list<conv_fn *> functions, int count, bool pre = false) {
     cases = by_fours = splits = 0;
     schedules(name, [=] {
         for (int i = 0; i < count; i++) {
-            const conv_case c = random_case(kind, i % 2 == 0);
+            conv_case c = random_case(kind, i % 2 == 0);
+            c.pre = pre;
             for (conv_fn *f : functions) {
                 CHECK(run(f, c));
             }
@@ -228,7 +245,7 @@ static void test_activations() {
 /* A NaN comes out of every activation as a NaN: a fused tail hides no error. */
 static void test_nan() {
     const std::vector<float> x(4, NAN), w(4, 1.0f);
-    buffer<float> dx(x), dw(w), dy(4);
+    buffer<float> dx(x), dw(w), dy(4), one(std::vector<float>(1, 1.0f));
     for (int act = 0; act < FXRT_ACT_COUNT; act++) {
         fxrt_conv2d_desc d = square(1, 1, 4, 1, 0);
         d.xs_n = d.xs_h = d.xs_w = 1;
@@ -241,6 +258,11 @@ static void test_nan() {
         for (float y : dy.get()) {
             CHECK(isnan(y));
         }
+        dy.put(std::vector<float>(4, 0.0f));
+        CHECK_CUDA(fxrt_cuda_conv2d_pre(&d, dx.at, dw.at, nullptr, nullptr, one.at, one.at, dy.at, nullptr, nullptr));
+        for (float y : dy.get()) {
+            CHECK(isnan(y));
+        }
     }
 }
 
@@ -250,12 +272,12 @@ static void test_blocks() {
     d.n = 2;
     d.act = FXRT_ACT_RELU;
     CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, true, true, 0, false}));
-    CHECK(run(with_tile<fxrt_cuda_conv_large, false>, {d, CONV, true, true, true, 0, false}));
+    CHECK(run(with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PLAIN>, {d, CONV, true, true, true, 0, false}));
     d = square(23, 3, 16, 7, 3);
     d.sh = d.sw = 2;
     d.oh = d.ow = 12;
     d.act = FXRT_ACT_SILU;
-    CHECK(run(with_tile<fxrt_cuda_conv_large, false>, {d, CONV, true, false, false, 0, false}));
+    CHECK(run(with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PLAIN>, {d, CONV, true, false, false, 0, false}));
     d = square(6, 4, 4, 3, 1);
     d.groups = 8;
     CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, false, false, 0, false}));
@@ -280,8 +302,9 @@ static void test_split() {
         CHECK(fxrt_cuda_conv2d_workspace(&d) == one.parts * sizeof(float) * static_cast<size_t>(d.oh * d.ow * d.oc * d.groups));
         CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, one.residual, one.in_place, 0, false}));
         CHECK(run(fxrt_cuda_conv2d, {d, CONV, false, one.residual, one.in_place, 1, false}));
+        CHECK(run(with_pre, {d, CONV, true, one.residual, one.in_place, 1, false, true}));
     }
-    CHECK(splits == 8 && cases == 8);
+    CHECK(splits == 12 && cases == 12);
     /* Few terms, or enough blocks, or nothing at all. */
     fxrt_conv2d_desc d = square(7, 511, 64, 1, 0);
     CHECK(fxrt_cuda_conv2d_workspace(&d) == 0);
@@ -331,7 +354,7 @@ static void test_choice() {
 #ifdef FXCU_HOST
 template <class Tile> static bool barriers_right() {
     const uint64_t numbers_from = random_state;
-    const bool good = run(with_tile<Tile, false>, {square(9, 12, 20, 3, 1), CONV, true, false, false, 0, true}, false);
+    const bool good = run(with_tile<Tile, FXRT_CUDA_CONV_PLAIN>, {square(9, 12, 20, 3, 1), CONV, true, false, false, 0, true}, false);
     random_state = numbers_from; /* the same for every schedule */
     return good;
 }
@@ -365,8 +388,9 @@ template <class Tile> static void test_missing(const char *name) {
 enum { SOME = 12 };
 
 int main() {
-    test_random("conv2d", CONV, {fxrt_cuda_conv2d, with_tile<fxrt_cuda_conv_small, false>, with_tile<fxrt_cuda_conv_large, false>}, SOME);
-    test_random("conv_transpose2d", TRANSPOSED, {fxrt_cuda_conv_transpose2d, with_tile<fxrt_cuda_conv_large, true>}, SOME);
+    test_random("conv2d", CONV, {fxrt_cuda_conv2d, with_tile<fxrt_cuda_conv_small, FXRT_CUDA_CONV_PLAIN>, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PLAIN>}, SOME);
+    test_random("conv2d_pre", CONV, {with_pre, with_tile<fxrt_cuda_conv_small, FXRT_CUDA_CONV_PRE>, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PRE>}, SOME, true);
+    test_random("conv_transpose2d", TRANSPOSED, {fxrt_cuda_conv_transpose2d, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_TRANSPOSED>}, SOME);
     test_random("conv2d_dw", DEPTHWISE, {fxrt_cuda_conv2d_dw}, 3 * SOME);
     schedules("activations", test_activations);
     schedules("blocks", test_blocks);
