@@ -5,7 +5,7 @@
 
 static const char *const functions[] = {"create", "destroy", "wait", "error", "config", "fail", "refuse", "begin", "finish", "probe", "pointer", "check_pointers", "capture", "load_file", "load_weights",
                                         "weights_head", "on_device", "allocate", "state", "set_state", "plan", NULL};
-static const char *const macros[] = {"ERR_CUDA", "ERR_FILE", "ERR_MEMORY", "ERR_POINTER", "ERR_CONTEXT", "CUDA", "CALL", "LAUNCH", "PRODUCTS_WORKSPACE", NULL};
+static const char *const macros[] = {"ERR_CUDA", "ERR_FILE", "ERR_MEMORY", "ERR_POINTER", "ERR_CONTEXT", "CUDA", "CALL", "CALL_ON", "LAUNCH", "LAUNCH_ON", "PRODUCTS_WORKSPACE", NULL};
 static const char *const locals[] = {"dim3", "atomicMax", "cudaError_t", "cudaSuccess", "cudaStream_t", "cudaMemcpyAsync", "cudaMemcpyDeviceToDevice", "stream", "error", "device",
                                      "graph", "nodes", "failed", "pointers", "here", "attributes", "blockIdx", "blockDim", "threadIdx", "gridDim", "warpSize", "products", "some", "narrow", NULL};
 

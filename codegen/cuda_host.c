@@ -161,6 +161,9 @@ static void put_context(fx_emit *e, fx_text *t)
         fx_puts(t, "    int *status;              /* on the device: why a run failed */\n");
     if (fx_cuda_has_products(e))
         fx_puts(t, "    fxrt_cuda_products products;\n");
+    if (fx_cuda_side_streams(e))
+        fx_printf(t, "    cudaStream_t side[%d];     /* for layers that need nothing of those on the caller's */\n"
+                     "    cudaEvent_t forked, joined[%d];\n", fx_cuda_side_streams(e), fx_cuda_side_streams(e));
     fx_puts(t, "    char error[256];\n};\n\n");
     fx_cuda_put(e, t,
                 "/* The device of a context, as long as this lives; then the caller's again. */\n"
@@ -223,13 +226,15 @@ static void put_context(fx_emit *e, fx_text *t)
                 "        if (error != cudaSuccess) \\\n"
                 "            return net_fail(ctx, what, error); \\\n"
                 "    } while (0)\n"
-                "#define NET_CALL(what, call) \\\n"
+                "#define NET_CALL_ON(on, what, call) \\\n"
                 "    do { \\\n"
                 "        NET_CUDA(what, call); \\\n"
-                "        NET_CUDA(what, net_finish(ctx, stream)); \\\n"
-                "        NET_TELL(what, stream); \\\n"
+                "        NET_CUDA(what, net_finish(ctx, on)); \\\n"
+                "        NET_TELL(what, on); \\\n"
                 "    } while (0)\n"
-                "#define NET_LAUNCH(kernel, grid, block, ...) NET_CALL(#kernel, FXCC_LAUNCH(kernel, grid, block, 0, stream, __VA_ARGS__))\n\n"
+                "#define NET_CALL(what, call) NET_CALL_ON(stream, what, call)\n"
+                "#define NET_LAUNCH_ON(on, kernel, grid, block, ...) NET_CALL_ON(on, #kernel, FXCC_LAUNCH(kernel, grid, block, 0, on, __VA_ARGS__))\n"
+                "#define NET_LAUNCH(kernel, grid, block, ...) NET_LAUNCH_ON(stream, kernel, grid, block, __VA_ARGS__)\n\n"
                 "/* Nothing: whether it can be had tells whether this program has code for the device. */\n"
                 "static __global__ void net_probe()\n{\n}\n");
 }
@@ -270,6 +275,12 @@ static void put_create(fx_emit *e, fx_text *t)
         fx_cuda_put(e, t, "    if (net_set_state(ctx, nullptr) != NET_OK)\n        return NET_ERR_CUDA;\n");
     if (fx_cuda_has_products(e))
         fx_cuda_put(e, t, "    const int planned = net_plan(ctx);\n    if (planned != NET_OK)\n        return planned;\n");
+    if (fx_cuda_side_streams(e))
+        fx_cuda_put(e, t, "    NET_CUDA(\"making an event\", cudaEventCreateWithFlags(&ctx->forked, cudaEventDisableTiming));\n"
+                          "    for (cudaEvent_t &event : ctx->joined)\n"
+                          "        NET_CUDA(\"making an event\", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));\n"
+                          "    for (cudaStream_t &side : ctx->side)\n"
+                          "        NET_CUDA(\"making a stream\", cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));\n");
     if (!p->n_symbols && !e->n_members)
         fx_puts(t, "    (void)config;\n");
     fx_cuda_put(e, t, "    NET_CUDA(\"waiting for copies\", cudaStreamSynchronize(nullptr)); /* other streams do not */\n    return NET_OK;\n}\n"
@@ -288,6 +299,10 @@ static void put_create(fx_emit *e, fx_text *t)
                       "        (void)cudaDeviceSynchronize();\n");
     if (fx_cuda_has_products(e))
         fx_puts(t, "        (void)fxrt_cuda_products_destroy(&ctx->products);\n");
+    if (fx_cuda_side_streams(e))
+        fx_puts(t, "        for (const cudaStream_t side : ctx->side)\n            if (side)\n                (void)cudaStreamDestroy(side);\n"
+                   "        for (const cudaEvent_t event : ctx->joined)\n            if (event)\n                (void)cudaEventDestroy(event);\n"
+                   "        if (ctx->forked)\n            (void)cudaEventDestroy(ctx->forked);\n");
     static const char *const owned[] = {"arena", "weights", "state", "status"};
     const bool has[] = {arena, e->n_members > 0, p->n_states > 0, fx_cuda_has_checks(e)};
     for (int i = 0; i < 4; i++)

@@ -71,6 +71,64 @@ static void put_argument(fx_text *line, size_t *size, const char *name)
     *size = (wrap ? 15 : *size + 2) + strlen(name);
 }
 
+/* ---- streams -------------------------------------------------------------------------------------------------------------- */
+
+int fx_cuda_side_streams(const fx_emit *e)
+{
+    int most = 0;
+    for (size_t i = 0; i < e->p->n_steps; i++)
+        most = e->p->steps[i].stream > most ? e->p->steps[i].stream : most;
+    return most;
+}
+
+/* Where the step runs: the caller's stream, or one of the context. */
+static const char *stream_of(fx_emit *e, size_t step)
+{
+    const int stream = e->p->steps[step].stream;
+    return stream ? fx_arena_printf(e->local, "ctx->side[%d]", stream - 1) : "stream";
+}
+
+/* "NAME_LAUNCH(", "NAME_LAUNCH_ON(ctx->side[0], " */
+static const char *on_stream(fx_emit *e, size_t step, const char *macro)
+{
+    return e->p->steps[step].stream ? fx_arena_printf(e->local, "%s_%s_ON(%s, ", e->PREFIX, macro, stream_of(e, step)) : fx_arena_printf(e->local, "%s_%s(", e->PREFIX, macro);
+}
+
+/* Side streams of the region that begins or ends with the step; the program may have other regions with more. */
+static unsigned streams_of_region(const fx_emit *e, size_t step)
+{
+    const int region = e->p->steps[step].region;
+    unsigned used = 0;
+    size_t from = step, to = step;
+    while (from > 0 && e->p->steps[from - 1].region == region)
+        from--;
+    while (to + 1 < e->p->n_steps && e->p->steps[to + 1].region == region)
+        to++;
+    for (size_t i = from; i <= to; i++)
+        used |= 1u << e->p->steps[i].stream;
+    return used & ~1u;
+}
+
+static void put_fork(fx_emit *e, fx_text *t, size_t step)
+{
+    const unsigned used = streams_of_region(e, step);
+    if (!used)
+        return;
+    fx_printf(t, "    %s_CUDA(\"starting side streams\", cudaEventRecord(ctx->forked, stream));\n", e->PREFIX);
+    for (int i = 1; i < FX_MOST_STREAMS; i++)
+        if (used >> i & 1)
+            fx_printf(t, "    %s_CUDA(\"starting side streams\", cudaStreamWaitEvent(ctx->side[%d], ctx->forked, 0));\n", e->PREFIX, i - 1);
+}
+
+static void put_join(fx_emit *e, fx_text *t, size_t step)
+{
+    const unsigned used = streams_of_region(e, step);
+    for (int i = 1; i < FX_MOST_STREAMS; i++)
+        if (used >> i & 1)
+            fx_printf(t, "    %s_CUDA(\"joining side streams\", cudaEventRecord(ctx->joined[%d], ctx->side[%d]));\n"
+                         "    %s_CUDA(\"joining side streams\", cudaStreamWaitEvent(stream, ctx->joined[%d], 0));\n", e->PREFIX, i - 1, i - 1, e->PREFIX, i - 1);
+}
+
 /* Sizes, weights, buffers, behind what the line has. */
 static void put_arguments(fx_emit *e, fx_text *line, size_t step)
 {
@@ -86,7 +144,7 @@ static void put_arguments(fx_emit *e, fx_text *line, size_t step)
     if (f->checks)
         put_argument(line, &size, "ctx->status");
     if (f->calls)
-        put_argument(line, &size, "stream");
+        put_argument(line, &size, stream_of(e, step));
 }
 
 static void put_launch(fx_emit *e, fx_text *t, size_t step)
@@ -97,7 +155,7 @@ static void put_launch(fx_emit *e, fx_text *t, size_t step)
         fx_printf(t, "    if (%s)\n    ", only);
     fx_text line;
     fx_text_init(&line, e->local);
-    fx_printf(&line, "    %s_LAUNCH(%s, %s, %s", e->PREFIX, e->steps[step], dim3(e, &g, blocks), dim3(e, &g, threads));
+    fx_printf(&line, "    %s%s, %s, %s", on_stream(e, step, "LAUNCH"), e->steps[step], dim3(e, &g, blocks), dim3(e, &g, threads));
     put_arguments(e, &line, step);
     fx_printf(t, "%s);\n", line.data);
     fx_emit_done(e);
@@ -109,7 +167,7 @@ static void put_call(fx_emit *e, fx_text *t, size_t step)
     const fx_step_facts *f = &e->facts[step];
     fx_text line;
     fx_text_init(&line, e->local);
-    fx_printf(&line, "    %s_CALL(\"%s\", %s(", e->PREFIX, e->p->steps[step].name, e->steps[step]);
+    fx_printf(&line, "    %s\"%s\", %s(", on_stream(e, step, "CALL"), e->p->steps[step].name, e->steps[step]);
     size_t start = line.size;
     if (f->products)
         fx_puts(&line, ", &ctx->products");
@@ -137,7 +195,13 @@ void fx_cuda_grid_sizes(fx_emit *e, bool *used)
 void fx_cuda_launch_all(fx_emit *e, fx_text *t)
 {
     e->deriving = true;
-    for (size_t s = 0; s < e->p->n_steps; s++)
+    for (size_t s = 0; s < e->p->n_steps; s++) {
+        const int region = e->p->steps[s].region;
+        if (region && (s == 0 || e->p->steps[s - 1].region != region))
+            put_fork(e, t, s);
         (e->facts[s].calls ? put_call : put_launch)(e, t, s);
+        if (region && (s + 1 == e->p->n_steps || e->p->steps[s + 1].region != region))
+            put_join(e, t, s);
+    }
     e->deriving = false;
 }

@@ -258,6 +258,7 @@ void fx_c_state_pointers(fx_emit *e, fx_text *t, const bool *used); /* in NAME_r
 bool fx_c_changes_inputs(const fx_emit *e);
 
 /* cuda_stmt.c: launches as kernels */
+int fx_cuda_side_streams(const fx_emit *e);
 fx_status fx_cuda_launches(fx_program *p, fx_program *out); /* the same with a step for each launch; refuses what has no CUDA form */
 const fx_stmt *fx_cuda_nest(const fx_stmt *s);   /* in a list: the next loop over a grid or blocks, behind comments */
 fx_dim fx_cuda_blocks(fx_emit *e, const fx_stmt *nest, int axis); /* how many it needs along the axis; -1: in all */

@@ -180,8 +180,14 @@ typedef struct fx_step {
     fx_loc loc;
     const char *shapes;        /* "1x56x56x64 -> 1x56x56x64" */
     int64_t flops;             /* with symbols: at the lower ends of their ranges */
+    int region;                /* 0: none. Steps of one region follow one another; those of different streams may run at once: what one writes, no
+                                  step of another stream touches. What is before the region has ended, what is behind it waits for all of it. The
+                                  order of the list is one of its orders */
+    int stream;                /* within the region: 0 the caller's, below FX_MOST_STREAMS */
     fx_stmt *body;
 } fx_step;
+
+enum { FX_MOST_STREAMS = 4 };
 
 typedef struct fx_io {
     const char *name;          /* a C identifier: "x", "output" */
@@ -298,6 +304,24 @@ fx_status fx_program_verify(fx_program *p, bool planned, const char *where);
 
 /* ---- program_types.c: FX_ERR_UNSUPPORTED names the tensor or step of a type that the program's target has not */
 fx_status fx_program_check_types(const fx_program *p);
+
+/* ---- program_streams.c ----------------------------------------------------------------------------------------- */
+/* A buffer that a step touches: elements [lo, hi]; those of a call in rows (a part of a concatenation), only the residues [from, to] by `period`
+ * (0: any). */
+typedef struct fx_touch {
+    int step, buf;
+    bool written, call;
+    fx_dim lo, hi;
+    int64_t period, from, to;
+} fx_touch;
+typedef struct fx_touches {
+    fx_arena *arena;
+    int step;                  /* of the next ones */
+    fx_touch *v; size_t n, cap;
+} fx_touches;
+void fx_step_touches(const fx_program *p, const fx_stmt *body, fx_touches *t);
+/* Whether steps with these two may not run at once: one of them writes what the other may touch. */
+bool fx_touches_meet(const fx_program *p, const fx_touch *a, const fx_touch *b);
 
 /* Whether two loops of a list may run at once: neither stores to an element that the other touches. */
 bool fx_nests_apart(fx_program *p, const fx_stmt *a, const fx_stmt *b);

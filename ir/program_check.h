@@ -7,7 +7,8 @@
 
 /* What the accesses of the program tell about a buffer. */
 typedef struct fx_life {
-    int first, last;          /* steps that touch it; -1: none */
+    int first, last;          /* steps that touch it; -1: none. After fx_check_streams: to the ends of their regions */
+    int alone;                /* after it: the step, where only one touches it; else -1 */
     int first_write;
     fx_dim lo, hi;            /* the hull of the elements written so far */
     bool told;                /* one finding a buffer is enough */
@@ -75,5 +76,7 @@ const char *fx_check_loop_kind(fx_loop_kind kind);
 /* program_lives.c: bounds, written before read, lives; then the plan. */
 void fx_check_accesses(fx_check *c);
 void fx_check_memory(fx_check *c);
+/* program_streams.c: regions are what program.h says; then buffers live as long as the regions of the steps that touch them. */
+void fx_check_streams(fx_check *c);
 
 #endif

@@ -260,6 +260,14 @@ static bool disjoint(fx_check *c, const fx_buf *a, const fx_buf *b)
     return a->offset >= b->offset + fx_buf_bytes(b) || b->offset >= a->offset + fx_buf_bytes(a);
 }
 
+/* Each is of one step, and these of one stream of a region: one after the other. */
+static bool take_turns(const fx_check *c, const fx_buf *a, const fx_buf *b)
+{
+    const int i = c->lives[a->id].alone, k = c->lives[b->id].alone;
+    const fx_step *steps = c->p->steps;
+    return i >= 0 && k >= 0 && i != k && steps[i].region == steps[k].region && steps[i].stream == steps[k].stream;
+}
+
 static void check_lives(fx_check *c, placed *arena, size_t n)
 {
     const fx_program *p = c->p;
@@ -267,7 +275,7 @@ static void check_lives(fx_check *c, placed *arena, size_t n)
     for (size_t i = 0; i < n; i++) {
         for (size_t j = i + 1; j < n && arena[j].first <= arena[i].last; j++) {
             const fx_buf *a = arena[i].b, *b = arena[j].b;
-            if (!disjoint(c, a, b) && !overlay_holds(c, b, a))
+            if (!disjoint(c, a, b) && !take_turns(c, a, b) && !overlay_holds(c, b, a))
                 fx_check_bad(c, "'%s' and '%s' overlap in the arena while both live (steps %s to %s)", a->name, b->name,
                              p->steps[arena[j].first].name, p->steps[arena[i].last < arena[j].last ? arena[i].last : arena[j].last].name);
         }

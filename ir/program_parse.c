@@ -704,6 +704,10 @@ static fx_status parse_step(parser *p)
             FX_TRY(fx_lex_string(lx, "a text", &s.shapes));
         else if (key(p, "flops"))
             FX_TRY(fx_lex_int(lx, &s.flops));
+        else if (key(p, "region"))
+            FX_TRY(parse_number(p, "a region", &s.region));
+        else if (key(p, "stream"))
+            FX_TRY(parse_number(p, "a stream", &s.stream));
         else if (loc_key(p, &s.loc, &st))
             FX_TRY(st);
         else

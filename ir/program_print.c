@@ -449,6 +449,8 @@ void fx_program_print(fx_text *t, const fx_program *p)
         put_quoted_field(t, "shapes", s->shapes);
         if (s->flops)
             fx_printf(t, " flops=%lld", (long long)s->flops);
+        if (s->region || s->stream)
+            fx_printf(t, " region=%d stream=%d", s->region, s->stream);
         put_loc(t, &s->loc);
         fx_puts(t, " {\n");
         fx_stmt_print(t, p, s->body, 1);

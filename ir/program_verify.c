@@ -698,6 +698,8 @@ static fx_status verify(void *arg)
     /* Accesses make sense only where what they are computed from does. */
     if (c.findings == 0)
         fx_check_accesses(&c);
+    if (c.findings == 0)
+        fx_check_streams(&c);
     if (c.findings == 0 && a->planned)
         fx_check_memory(&c);
     if (c.findings > MOST_FINDINGS)

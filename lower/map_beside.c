@@ -223,7 +223,8 @@ static void shift_step(fx_gpu_map *m, fx_step *step, int vars, int locals)
 static bool append_step(group *g, fx_step *to, fx_step *from)
 {
     fx_stmt *nest[MOST], **tail = &to->body;
-    int n = g->n ? whole_group(g->m, from, nest) : 0, vars, locals;
+    bool same_stream = to->region == from->region && to->stream == from->stream;
+    int n = g->n && same_stream ? whole_group(g->m, from, nest) : 0, vars, locals;
     if (!n || g->n + n > MOST)
         return false;
     vars = fx_nest_next_var(to->body);

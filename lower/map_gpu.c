@@ -128,8 +128,11 @@ static fx_stmt *map_list(fx_gpu_map *m, const fx_stmt *s)
 
 static void map_step(fx_gpu_map *m, fx_step *step)
 {
-    m->top = m->arena_size;
-    m->n_partials = 0;
+    const bool beside = step > m->p->steps && step->region && step[-1].region == step->region; /* they run at once with those of the step before */
+    if (!beside) {
+        m->top = m->arena_size;
+        m->n_partials = 0;
+    }
     fx_stmt *rest = step->body, *out = NULL, **tail = &out;
     m->next_var = fx_nest_next_var(step->body);
     m->next_local = fx_nest_next_local(step->body);

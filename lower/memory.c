@@ -29,19 +29,61 @@ static void note_access(void *user, int buf, bool written, fx_dim lo, fx_dim hi,
     pl->last[buf] = pl->step;
 }
 
+/* Steps of a region run in any order: what one of them touches is alive in all. */
+static void widen_lives(fx_planner *pl)
+{
+    const fx_program *p = pl->p;
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        if (pl->first[i] < 0)
+            continue;
+        int at = p->steps[pl->first[i]].region;
+        if (at && p->bufs[i].workspace)
+            pl->chain_of[i] = at * FX_MOST_STREAMS + p->steps[pl->first[i]].stream;
+        while (at && pl->first[i] > 0 && p->steps[pl->first[i] - 1].region == at)
+            pl->first[i]--;
+        at = p->steps[pl->last[i]].region;
+        while (at && pl->last[i] + 1 < (int64_t)p->n_steps && p->steps[pl->last[i] + 1].region == at)
+            pl->last[i]++;
+    }
+}
+
 static fx_dim buf_bytes(const fx_planner *pl, const fx_buf *b)
 {
     return fx_dim_scale(pl->p->ctx, b->numel, (int64_t)fx_dtype_size(b->dtype));
 }
 
+/* Workspace of one chain of a region is one block. */
+static bool joins_chain(fx_planner *pl, int *blocks, size_t i)
+{
+    fx_dim bytes = buf_bytes(pl, &pl->p->bufs[i]);
+    int *block = &blocks[pl->chain_of[i]];
+    if (!pl->chain_of[i] || !*block) {
+        *block = pl->n_blocks + 1; /* which the caller makes; of 0 nobody asks */
+        return false;
+    }
+    fx_block *b = &pl->blocks[*block - 1];
+    if (!fx_dim_equal(bytes, b->bytes) && (!fx_dim_known(bytes) || !fx_dim_known(b->bytes)))
+        return false;
+    if (fx_dim_known(bytes) && bytes.value > b->bytes.value) {
+        b->bytes = bytes;
+        b->size = fx_memory_align((uint64_t)bytes.value);
+    }
+    pl->block_of[i] = *block - 1;
+    return true;
+}
+
 /* A buffer joins the block of the one it overlays when that one dies in the step that makes it. */
-static void make_blocks(fx_planner *pl)
+static void make_blocks(fx_planner *pl, int *of_chain)
 {
     fx_program *p = pl->p;
     for (size_t i = 0; i < p->n_bufs; i++) {
         fx_buf *b = &p->bufs[i];
         pl->block_of[i] = -1;
         if (b->kind != FX_BUF_ARENA || pl->first[i] < 0) {
+            b->overlay = -1;
+            continue;
+        }
+        if (joins_chain(pl, of_chain, i)) {
             b->overlay = -1;
             continue;
         }
@@ -288,6 +330,7 @@ fx_status fx_pass_memory(fx_lower *l)
     pl.first = FX_NEW_ARRAY(s, int64_t, p->n_bufs + 1);
     pl.last = FX_NEW_ARRAY(s, int64_t, p->n_bufs + 1);
     pl.block_of = FX_NEW_ARRAY(s, int, p->n_bufs + 1);
+    pl.chain_of = FX_NEW_ARRAY(s, int, p->n_bufs + 1);
     pl.blocks = FX_NEW_ARRAY(s, fx_block, p->n_bufs + 1);
     for (size_t i = 0; i < p->n_bufs; i++)
         pl.first[i] = -1;
@@ -295,9 +338,10 @@ fx_status fx_pass_memory(fx_lower *l)
         pl.step = (int64_t)i;
         fx_stmt_accesses(p, p->steps[i].body, note_access, &pl);
     }
+    widen_lives(&pl);
     for (size_t i = 0; l->opt && l->opt->fault == FX_FAULT_FREE_EARLY && i < p->n_bufs; i++)
         pl.last[i] -= pl.last[i] > pl.first[i];
-    make_blocks(&pl);
+    make_blocks(&pl, FX_NEW_ARRAY(s, int, (p->n_steps + 1) * FX_MOST_STREAMS));
     if (p->n_symbols)
         fx_memory_slots(&pl, s);
     else

@@ -33,6 +33,7 @@ typedef struct fx_planner {
     fx_program *p;
     int64_t *first, *last;         /* by buffer id */
     int *block_of;                 /* by buffer id, -1: none */
+    int *chain_of;                 /* of workspace in a region: a number of the region's stream, whose steps run one after another; 0: none */
     fx_block *blocks;
     int n_blocks;
     int64_t step;                  /* being scanned */

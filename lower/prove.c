@@ -371,6 +371,26 @@ static void prove_memory(proofs *q)
                         .by = by_text(r, r->by | (n ? FX_BY_INTERVALS : 0)), .seconds = now() - q->started, .proved = true});
 }
 
+static void beside(void *user, const char *step, const char *text)
+{
+    proofs *q = user;
+    line(q, &(fx_proof){.step = step, .loop = "streams", .what = "steps that run at once", .by = "nothing", .seconds = now() - q->started, .missing = text});
+}
+
+static void prove_streams(proofs *q)
+{
+    fx_prover *r = &q->r;
+    q->started = now();
+    r->step = -1;
+    r->by = 0;
+    size_t before = q->unproved;
+    int n = fx_prove_streams(r, beside, q);
+    if (n == 0 || q->unproved > before)
+        return;
+    line(q, &(fx_proof){.step = "streams", .loop = "regions", .what = fx_arena_printf(r->kept, "%d regions: what one stream writes, no other one touches", n),
+                        .by = by_text(r, r->by | FX_BY_STRIDES), .seconds = now() - q->started, .proved = true});
+}
+
 fx_status fx_pass_prove(fx_lower *l)
 {
     fx_program *p = l->program;
@@ -386,5 +406,6 @@ fx_status fx_pass_prove(fx_lower *l)
             }
     }
     prove_memory(&q);
+    prove_streams(&q);
     return q.unproved && !l->opt->unproved_warn ? FX_INTERNAL : FX_OK;
 }

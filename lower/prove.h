@@ -79,7 +79,13 @@ int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const 
 /* Whether the two may lie on one place in memory at all, as planned. */
 bool fx_prove_same_place(const fx_prover *r, int a, int b);
 
+/* ---- prove_streams.c ---- */
+/* Steps that may run at once write nothing that the other touches. Likewise; returns how many regions there are. */
+int fx_prove_streams(fx_prover *r, void (*f)(void *user, const char *step, const char *text), void *user);
+
 /* ---- prove_call.c ---- */
+/* The elements of an argument, as sharp as its strides tell; else everything from the first to the last. */
+fx_prove_form fx_prove_window(const fx_prover *r, const fx_call_stmt *c, int arg);
 bool fx_prove_call(fx_prover *r, const fx_stmt *call, const char **text);
 /* Whether the kernel reads an element of argument arg before it writes its place in y, and no other iteration needs it: a residual, or x
  * where kernel.def says OVER(y); both in the same strides from the same offset. */

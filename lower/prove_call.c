@@ -3,6 +3,7 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <limits.h>
 #include <math.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "lower/prove.h"
@@ -97,6 +98,12 @@ static fx_prove_form window(const call *q, int arg)
     fx_call_footprint(q->r->p, q->c, arg, &f.base, &hi);
     add(&f, fx_dim_of(1), fx_dim_plus(q->r->ctx, fx_dim_sub(q->r->ctx, hi, f.base), 1));
     return f;
+}
+
+fx_prove_form fx_prove_window(const fx_prover *r, const fx_call_stmt *c, int arg)
+{
+    call q = {(fx_prover *)(uintptr_t)r, c, fx_kernel_get(c->kernel)};
+    return window(&q, arg);
 }
 
 /* A stride over a dim of one element is never taken. */

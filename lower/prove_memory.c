@@ -49,6 +49,7 @@ bool fx_prove_same_place(const fx_prover *r, int a, int b)
 
 typedef struct life {
     int buf, first, last;         /* steps; -1: never touched */
+    int only;                     /* the one step that touches it; -1: several */
 } life;
 
 typedef struct walk {
@@ -88,6 +89,25 @@ static void touch_stmts(walk *w, const fx_stmt *s)
             touch(w, s->call->buf[k]);
         touch_stmts(w, s->body);
     }
+}
+
+/* Nobody knows when in its region a step runs. */
+static void in_regions(const fx_program *p, life *l)
+{
+    if (l->first < 0)
+        return;
+    l->only = l->first == l->last ? l->first : -1;
+    const int from = p->steps[l->first].region, to = p->steps[l->last].region;
+    for (; from && l->first > 0 && p->steps[l->first - 1].region == from; l->first--) {
+    }
+    for (; to && (size_t)l->last + 1 < p->n_steps && p->steps[l->last + 1].region == to; l->last++) {
+    }
+}
+
+/* Buffers of one step each, on one stream. */
+static bool one_by_one(const fx_program *p, const life *a, const life *b)
+{
+    return a->only >= 0 && b->only >= 0 && a->only != b->only && p->steps[a->only].region == p->steps[b->only].region && p->steps[a->only].stream == p->steps[b->only].stream;
 }
 
 /* ---- one buffer in another's place --------------------------------------------------------------------------------------------- */
@@ -273,12 +293,14 @@ int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const 
     fx_program *p = r->p;
     walk w = {.lives = FX_NEW_ARRAY(r->kept, life, p->n_bufs + 1), .n_bufs = p->n_bufs};
     for (size_t i = 0; i < p->n_bufs; i++)
-        w.lives[i] = (life){(int)i, -1, -1};
+        w.lives[i] = (life){(int)i, -1, -1, -1};
     for (size_t i = 0; i < p->n_steps; i++) {
         w.step = (int)i;
         touch_stmts(&w, p->steps[i].body);
     }
     prove_state(r, f, user);
+    for (size_t i = 0; i < p->n_bufs; i++)
+        in_regions(p, &w.lives[i]);
     life *v = FX_NEW_ARRAY(r->kept, life, p->n_bufs + 1), *live = FX_NEW_ARRAY(r->kept, life, p->n_bufs + 1);
     size_t n = 0, n_live = 0;
     for (size_t i = 0; i < p->n_bufs; i++)
@@ -295,7 +317,7 @@ int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const 
                 live[kept++] = live[k];
         n_live = kept;
         for (size_t k = 0; k < n_live; k++) {
-            if (!fx_prove_same_place(r, live[k].buf, v[i].buf))
+            if (one_by_one(p, &live[k], &v[i]) || !fx_prove_same_place(r, live[k].buf, v[i].buf))
                 continue;
             bool takes = live[k].last == v[i].first && live[k].first < v[i].first && takes_place(r, live[k].buf, v[i].buf, v[i].first);
             fx_arena_reset(r->arena);
