@@ -3,7 +3,7 @@ nvcc where it is. Python's own library only.
 
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
 
-    FXCC=build/release/bin/fxcc python3 tests/cuda_emit/test_host.py [Faults|Contexts|Checks|Builds]
+    FXCC=build/release/bin/fxcc python3 tests/cuda_emit/test_host.py [Faults|Contexts|Checks|Streams|Builds]
 """
 import os
 import re
@@ -170,6 +170,39 @@ class Checks(OnHost):
         source.write_text(text)
         self.build(folder / "check", [folder / "lookup.cu", source])
         self.check(folder, status=1, says=["lookup_check: status 16", "out of range"])
+
+
+def branches():
+    """Two chains of products between a product and a sum."""
+    tensors = "".join(f"parameter w{i} : f32[16, 16] = all {0.05 * (i + 1):.2f}\n" for i in range(7))
+    lines = [f"w{i} : f32[16, 16] = get_attr[w{i}]" for i in range(7)] + ["h : f32[5, 16] = linear.default(%x, %w0)"]
+    for chain, first in (("p", 1), ("q", 4)):
+        for k in range(3):
+            lines += [f"{chain}{k} : f32[5, 16] = linear.default(%{f'{chain}t{k - 1}' if k else 'h'}, %w{first + k})", f"{chain}t{k} : f32[5, 16] = tanh.default(%{chain}{k})"]
+    return graph_of([("x", "f32[5, 16]")], [*lines, "y : f32[5, 16] = sub.Tensor(%pt2, %qt2)", "z : f32[5, 16] = softmax.int(%y, 1)"], "%z", tensors=tensors)
+
+
+class Streams(OnHost):
+    """Chains on side streams, under all schedules, run and captured; and with each event taken away, which some schedule must catch."""
+
+    def runs(self, folder, source):
+        (folder / "branches.cu").write_text(source)
+        self.build(folder / "check", [folder / "branches.cu", folder / "branches_check.cu"])
+        return [subprocess.run([folder / "check"], cwd=folder, capture_output=True, text=True, timeout=300, env=os.environ | {"FXCU_SCHEDULE": str(k)}).returncode == 0
+                for k in range(7)]
+
+    def test_events(self):
+        folder = emit("branches", branches(), "--check")
+        source = (folder / "branches.cu").read_text()
+        self.assertEqual(source.count("_CALL_ON(ctx->side[0]"), 3)
+        self.assertEqual(self.runs(folder, source), [True] * 7)
+        waits = re.findall(r".*cudaStreamWaitEvent.*\n", source)
+        self.assertEqual(len(waits), 2)
+        for wait in waits:
+            self.assertIn(False, self.runs(folder, source.replace(wait, "")), wait)
+
+    def test_disabled(self):
+        self.assertNotIn("cudaStreamWaitEvent", (emit("branches", branches(), "--disable=streams", folder="one_stream") / "branches.cu").read_text())
 
 
 class Builds(unittest.TestCase):
