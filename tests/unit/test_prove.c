@@ -480,6 +480,33 @@ START_TEST(kernel_calls)
 }
 END_TEST
 
+/* Steps on streams of their own: one that reads what another one writes, one that writes where another one's buffer lies. Verifier and prover each say so. */
+START_TEST(streams_that_meet)
+{
+    static const struct {
+        const char *c_offset, *from, *missing;
+    } cases[] = {{"256", "x", NULL}, {"256", "a", "may touch the same elements of 'a'"}, {"0", "x", "lie on one another"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[3000];
+        lines out;
+        snprintf(text, sizeof text,
+                 "program \"t\"\n%ssizes arena=512 weights=64 live=512 hash=0x0000000000000000\nbuffer x : input 0 f32[8, 8]\nbuffer y : output 0 f32[8, 8]\n"
+                 "buffer a : arena f32[8, 8] offset=0\nbuffer c : arena f32[8, 8] offset=%s\ninput x \"x\" = x f32[8, 8]\noutput y \"y\" = y f32[8, 8]\n"
+                 "step s region=1 stream=0 {\n    for v0 in 64 {\n        a[v0] = x[v0]\n    }\n}\nstep t region=1 stream=1 {\n    for v0 in 64 {\n        c[v0] = %s[v0]\n    }\n}\n"
+                 "step u {\n    for v0 in 64 {\n        y[v0] = add.f32(a[v0], c[v0])\n    }\n}\n",
+                 target, cases[i].c_offset, cases[i].from);
+        fx_program *p = parsed(text);
+        if (cases[i].c_offset[0] == '0')
+            p->arena_size = 256;
+        ck_assert_int_eq(fx_program_verify(p, true, "t") == FX_OK, !cases[i].missing);
+        ck_assert_int_eq(prove(p, true, &out), FX_OK);
+        ck_assert_int_eq(out.unproved > 0, cases[i].missing != NULL);
+        if (cases[i].missing)
+            has_line(&out, cases[i].missing, text);
+    }
+}
+END_TEST
+
 static void add(TCase *t)
 {
     tcase_add_test(t, proved_by);
@@ -492,6 +519,7 @@ static void add(TCase *t)
     tcase_add_test(t, random_inplace);
     tcase_add_test(t, faults_are_found);
     tcase_add_test(t, kernel_calls);
+    tcase_add_test(t, streams_that_meet);
 }
 
 int main(void)
