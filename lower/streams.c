@@ -52,7 +52,7 @@ static double up(double n, double by)
 /* Blocks of a call, as runtime/cuda/ launches them; cuBLASLt is taken to have tiles as the convolution's. */
 static double blocks_of_call(const fx_call_stmt *c, double written)
 {
-    if (c->kernel == FX_K_conv2d) {
+    if (c->kernel == FX_K_conv2d || c->kernel == FX_K_conv2d_pre) {
         double pixels = value_of(fx_call_dim(c, "n")) * value_of(fx_call_dim(c, "oh")) * value_of(fx_call_dim(c, "ow"));
         double blocks = up(pixels, 64) * up(value_of(fx_call_dim(c, "oc")), 64) * value_of(fx_call_dim(c, "groups"));
         double terms = value_of(fx_call_dim(c, "kh")) * value_of(fx_call_dim(c, "kw")) * value_of(fx_call_dim(c, "ic"));

