@@ -25,7 +25,8 @@ struct chance {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        return low + static_cast<int>((state >> 16) % (static_cast<uint64_t>(high - low) + 1));
+        const uint64_t wide = static_cast<uint64_t>(static_cast<int64_t>(high) - low) + 1;
+        return static_cast<int>(low + static_cast<int64_t>((state >> 16) % wide));
     }
     bool one_of(int n) { return between(1, n) == 1; }
     float number() { return static_cast<float>(between(-1000000, 1000000)) * 1e-6f; }
