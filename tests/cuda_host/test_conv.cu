@@ -1,20 +1,9 @@
 /* Convolutions of runtime/cuda against loops in double, over the random descriptors of the CPU kernels' test: all tiles, aligned and not,
  * residuals in place, all activations; each barrier taken away in turn.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include "check.h"
-
-#include "../unit/conv_cases.h"
+#include "conv_values.h"
 
 #ifdef FXCU_HOST
-/* Barriers of the kernels below by their lines: those met, and the one that is missing. */
-static bool barriers_met[1200];
-static int missing_barrier;
-__attribute__((no_sanitize("thread"))) static void barrier(const char *file, int line) {
-    barriers_met[line] = true;
-    if (line != missing_barrier) {
-        __syncthreads(file, line);
-    }
-}
 #define __syncthreads() barrier(__FILE__, __LINE__)
 #endif
 #include "../../runtime/cuda/vec.h"
@@ -46,24 +35,6 @@ struct conv_case {
 static const float *pre_scale, *pre_shift; /* on the device, of the case at hand */
 static int cases, by_fours, splits; /* run; of these whose x and w allow 16 bytes; whose sums are split */
 
-static std::vector<float> random_floats(size_t n, float scale) {
-    std::vector<float> v(n);
-    for (float &f : v) {
-        f = scale * random_float();
-    }
-    return v;
-}
-
-/* NaN in the gaps: nothing outside the tensor may find its way into a result. */
-static std::vector<float> random_image(int n, int h, int w, int c, int s_n, int s_h, int s_w, size_t size) {
-    std::vector<float> v(size, NAN);
-    for (int at = 0; at < n * h * w * c; at++) {
-        const int pixel = at / c, row = pixel / w;
-        v[static_cast<size_t>(row / h * s_n + row % h * s_h + pixel % w * s_w + at % c)] = random_float();
-    }
-    return v;
-}
-
 /* From PyTorch's order, which conv_reference reads, to the kernels'. */
 static std::vector<float> unpacked(const conv_case &c, const std::vector<float> &w) {
     const fxrt_conv2d_desc &d = c.d;
@@ -83,20 +54,10 @@ static std::vector<float> unpacked(const conv_case &c, const std::vector<float> 
     return to;
 }
 
-struct wanted {
-    std::vector<double> value;
-    std::vector<bool> written;
-};
-static void set_wanted(void *to, size_t at, double value) {
-    wanted *w = static_cast<wanted *>(to);
-    w->value.at(at) = value;
-    w->written.at(at) = true;
-}
-
 /* Whether y is what it should be, and nothing outside the result was written; says what is not. */
 static bool right(const conv_case &c, const wanted &want, const std::vector<float> &y, bool tell) {
     for (size_t i = 0; i < want.value.size(); i++) {
-        const double got = static_cast<double>(y[static_cast<size_t>(c.shift) + i]), expected = want.written[i] ? want.value[i] : NAN;
+        const double got = static_cast<double>(y[static_cast<size_t>(c.shift) + i]), expected = want.value[i];
         if (!(isnan(expected) ? isnan(got) : got == expected || fabs(got - expected) <= 2e-5 * fmax(1.0, fabs(expected)))) {
             const fxrt_conv2d_desc &d = c.d;
             if (tell) {
@@ -128,19 +89,19 @@ static bool run(conv_fn *f, conv_case c, bool tell = true) {
         r_size = y_size;
     }
     const size_t shift = static_cast<size_t>(c.shift);
-    const std::vector<float> x = random_image(d.n, d.ih, d.iw, xc, d.xs_n, d.xs_h, d.xs_w, x_size);
-    const std::vector<float> r = random_image(d.n, d.oh, d.ow, yc, d.rs_n, d.rs_h, d.rs_w, r_size);
-    const std::vector<float> b = random_floats(static_cast<size_t>(yc), 1.0f);
+    const std::vector<float> x = random_image<float>(d.n, d.ih, d.iw, xc, d.xs_n, d.xs_h, d.xs_w, x_size);
+    const std::vector<float> r = random_image<float>(d.n, d.oh, d.ow, yc, d.rs_n, d.rs_h, d.rs_w, r_size);
+    const std::vector<float> b = random_values<float>(static_cast<size_t>(yc), 1.0f);
     const float scale = 2.0f / sqrtf(static_cast<float>(d.ic * d.kh * d.kw)); /* results of about 1: the rounding of long sums stays small */
-    const std::vector<float> w = random_floats(static_cast<size_t>(yc * d.ic * d.kh * d.kw), scale);
-    const std::vector<float> scales = random_floats(static_cast<size_t>(xc), 2.0f), shifts = random_floats(static_cast<size_t>(xc), 1.0f);
+    const std::vector<float> w = random_values<float>(static_cast<size_t>(yc * d.ic * d.kh * d.kw), scale);
+    const std::vector<float> scales = random_values<float>(static_cast<size_t>(xc), 2.0f), shifts = random_values<float>(static_cast<size_t>(xc), 1.0f);
     std::vector<float> read = x;
     for (int at = 0; c.pre && at < d.n * d.ih * d.iw * xc; at++) {
         const int pixel = at / xc, row = pixel / d.iw;
         float &v = read[static_cast<size_t>(row / d.ih * d.xs_n + row % d.ih * d.xs_h + pixel % d.iw * d.xs_w + at % xc)];
         v = fmaxf(0.0f, v * scales[static_cast<size_t>(at % xc)] + shifts[static_cast<size_t>(at % xc)]);
     }
-    wanted want = {std::vector<double>(y_size), std::vector<bool>(y_size)};
+    wanted want(y_size);
     conv_reference(&d, c.kind == TRANSPOSED, read.data(), w.data(), c.bias ? b.data() : nullptr, c.residual ? r.data() : nullptr, set_wanted, &want);
 
     std::vector<float> x_shifted(shift, NAN), y_shifted(shift, NAN);
@@ -213,24 +174,11 @@ static void test_random(const char *name, conv_kind kind, std::initializer_list<
     CHECK(2 * by_fours >= cases && by_fours < cases);
 }
 
-static fxrt_conv2d_desc square(int size, int ic, int oc, int k, int pad) {
-    fxrt_conv2d_desc d;
-    memset(&d, 0, sizeof d);
-    d.n = d.groups = d.sh = d.sw = d.dh = d.dw = 1;
-    d.ih = d.iw = size;
-    d.ic = ic;
-    d.oc = oc;
-    d.kh = d.kw = k;
-    d.ph = d.pw = pad;
-    d.oh = d.ow = size + 2 * pad - k + 1;
-    return d;
-}
-
 /* Each activation by itself, at full and at partial width, by both kinds of kernels; parameters as the CPU kernels' test has them. */
 static void test_activations() {
     for (int act = 0; act < FXRT_ACT_COUNT; act++) {
         for (int oc = 13; oc <= 64; oc += 51) {
-            fxrt_conv2d_desc d = square(5, 6, oc, 1, 0);
+            fxrt_conv2d_desc d = square(1, 5, 6, oc, 1, 0, 1);
             d.act = act;
             d.act_a = act == FXRT_ACT_CLAMP ? -0.5f : 0.7f;
             d.act_b = 0.5f;
@@ -247,7 +195,7 @@ static void test_nan() {
     const std::vector<float> x(4, NAN), w(4, 1.0f);
     buffer<float> dx(x), dw(w), dy(4), one(std::vector<float>(1, 1.0f));
     for (int act = 0; act < FXRT_ACT_COUNT; act++) {
-        fxrt_conv2d_desc d = square(1, 1, 4, 1, 0);
+        fxrt_conv2d_desc d = square(1, 1, 1, 4, 1, 0, 1);
         d.xs_n = d.xs_h = d.xs_w = 1;
         d.ys_n = d.ys_h = d.ys_w = 4;
         d.act = act;
@@ -268,20 +216,20 @@ static void test_nan() {
 
 /* More than a tile in each direction, and the depth of networks: several images in a tile, a stem of three channels, a group's slice. */
 static void test_blocks() {
-    fxrt_conv2d_desc d = square(12, 20, 70, 3, 1);
+    fxrt_conv2d_desc d = square(1, 12, 20, 70, 3, 1, 1);
     d.n = 2;
     d.act = FXRT_ACT_RELU;
     CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, true, true, 0, false}));
     CHECK(run(with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PLAIN>, {d, CONV, true, true, true, 0, false}));
-    d = square(23, 3, 16, 7, 3);
+    d = square(1, 23, 3, 16, 7, 3, 1);
     d.sh = d.sw = 2;
     d.oh = d.ow = 12;
     d.act = FXRT_ACT_SILU;
     CHECK(run(with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PLAIN>, {d, CONV, true, false, false, 0, false}));
-    d = square(6, 4, 4, 3, 1);
+    d = square(1, 6, 4, 4, 3, 1, 1);
     d.groups = 8;
     CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, false, false, 0, false}));
-    d = square(5, 1, 1, 7, 3);
+    d = square(1, 5, 1, 1, 7, 3, 1);
     d.groups = 300;
     CHECK(run(fxrt_cuda_conv2d_dw, {d, DEPTHWISE, true, false, false, 0, false}));
 }
@@ -296,7 +244,7 @@ static void test_split() {
     } all[] = {{4, 65, 5, 3, 1, true, false, 2}, {3, 64, 20, 3, 1, true, true, 2},
                {3, 48, 8, 5, 2, false, false, 4}, {1, 259, 3, 2, 3, false, false, 4}};
     for (const auto &one : all) {
-        fxrt_conv2d_desc d = square(one.size, one.ic, one.oc, one.k, one.k / 2);
+        fxrt_conv2d_desc d = square(1, one.size, one.ic, one.oc, one.k, one.k / 2, 1);
         d.groups = one.groups;
         d.act = FXRT_ACT_GELU;
         CHECK(fxrt_cuda_conv2d_workspace(&d) == one.parts * sizeof(float) * static_cast<size_t>(d.oh * d.ow * d.oc * d.groups));
@@ -306,11 +254,11 @@ static void test_split() {
     }
     CHECK(splits == 12 && cases == 12);
     /* Few terms, or enough blocks, or nothing at all. */
-    fxrt_conv2d_desc d = square(7, 511, 64, 1, 0);
+    fxrt_conv2d_desc d = square(1, 7, 511, 64, 1, 0, 1);
     CHECK(fxrt_cuda_conv2d_workspace(&d) == 0);
-    d = square(104, 512, 64, 1, 0);
+    d = square(1, 104, 512, 64, 1, 0, 1);
     CHECK(fxrt_cuda_conv2d_workspace(&d) == 0);
-    d = square(7, 512, 64, 1, 0);
+    d = square(1, 7, 512, 64, 1, 0, 1);
     CHECK(fxrt_cuda_conv2d_workspace(&d) == 2 * 49 * 64 * sizeof(float));
     d.n = 0;
     CHECK(fxrt_cuda_conv2d_workspace(&d) == 0);
@@ -318,7 +266,7 @@ static void test_split() {
 
 /* Large tiles are taken where there are many, small ones elsewhere; what nothing can make is refused, nothing at all is made at once. */
 static void test_choice() {
-    fxrt_conv2d_desc d = square(181, 1, 33, 1, 0);
+    fxrt_conv2d_desc d = square(1, 181, 1, 33, 1, 0, 1);
     CHECK(181 * 181 > 128 * (FXRT_CUDA_CONV_ENOUGH - 1));
 #ifdef FXCU_HOST
     const auto tiles = [&d] {
@@ -327,62 +275,43 @@ static void test_choice() {
         return static_cast<int>(fxcu_get_counts().blocks - before);
     };
     CHECK(tiles() == 256); /* of 128 x 64 */
-    d = square(9, 1, 33, 1, 0);
+    d = square(1, 9, 1, 33, 1, 0, 1);
     d.n = 3;
     CHECK(tiles() == 4); /* of 64 x 64 */
     d.oc = 65;
     CHECK(tiles() == 8);
 #endif
-    buffer<float> nothing(4);
-    d = square(181, 1, 1, 1, 0);
+    buffer<float> none(4);
+    d = square(1, 181, 1, 1, 1, 0, 1);
     d.ic = 0;
-    CHECK(fxrt_cuda_conv2d(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr, nullptr) == cudaErrorInvalidValue);
+    CHECK(fxrt_cuda_conv2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr) == cudaErrorInvalidValue);
     d.ic = 1;
     d.n = 1 << 17; /* more pixels than an int counts */
-    CHECK(fxrt_cuda_conv2d(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr, nullptr) == cudaErrorInvalidValue);
-    CHECK(fxrt_cuda_conv2d_dw(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr, nullptr) == cudaErrorInvalidValue);
+    CHECK(fxrt_cuda_conv2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr) == cudaErrorInvalidValue);
+    CHECK(fxrt_cuda_conv2d_dw(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr) == cudaErrorInvalidValue);
     d.n = 1;
     d.oc = 2; /* not a channel by itself */
-    CHECK(fxrt_cuda_conv2d_dw(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr, nullptr) == cudaErrorInvalidValue);
+    CHECK(fxrt_cuda_conv2d_dw(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr) == cudaErrorInvalidValue);
     d.oc = 1;
     d.n = 0;
-    CHECK_CUDA(fxrt_cuda_conv2d(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr, nullptr));
-    CHECK_CUDA(fxrt_cuda_conv_transpose2d(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr, nullptr));
-    CHECK_CUDA(fxrt_cuda_conv2d_dw(&d, nothing.at, nothing.at, nullptr, nullptr, nothing.at, nullptr, nullptr));
+    CHECK_CUDA(fxrt_cuda_conv2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr));
+    CHECK_CUDA(fxrt_cuda_conv_transpose2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr));
+    CHECK_CUDA(fxrt_cuda_conv2d_dw(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr));
 }
 
 #ifdef FXCU_HOST
 template <class Tile> static bool barriers_right() {
     const uint64_t numbers_from = random_state;
-    const bool good = run(with_tile<Tile, FXRT_CUDA_CONV_PLAIN>, {square(9, 12, 20, 3, 1), CONV, true, false, false, 0, true}, false);
+    const bool good = run(with_tile<Tile, FXRT_CUDA_CONV_PLAIN>, {square(1, 9, 12, 20, 3, 1, 1), CONV, true, false, false, 0, true}, false);
     random_state = numbers_from; /* the same for every schedule */
     return good;
 }
 
-template <class Tile> static void test_missing(const char *name) {
-    memset(barriers_met, 0, sizeof barriers_met);
-    CHECK(barriers_right<Tile>());
-    std::vector<int> lines;
-    for (int line = 0; line < static_cast<int>(sizeof barriers_met); line++) {
-        if (barriers_met[line]) {
-            lines.push_back(line);
-        }
-    }
-    CHECK(lines.size() == 3); /* the table of pixels, the first buffer, the next ones */
-    for (int line : lines) {
-        missing_barrier = line;
-        const int failed = schedules_that_fail(barriers_right<Tile>);
-        fxcu_quiet(1);
-        fxcu_set_schedule(FXCU_EACH, 1);
-        CHECK(!barriers_right<Tile>());
-        printf("%s tile without the barrier of line %d: caught by %d of %d schedules; %s\n", name, line, failed, FXCU_SCHEDULES, fxcu_message());
-        CHECK(failed > 0 && (strstr(fxcu_message(), "race") || strstr(fxcu_message(), "which no thread of this block has written")));
-        fxcu_quiet(0);
-        fxcu_reset();
-        fxcu_set_schedule(FXCU_FORWARD, 1);
-        missing_barrier = 0;
-    }
-}
+/* A race, or shared memory that is read before it is written. */
+static bool is_told(const char *message) { return strstr(message, "race") || strstr(message, "which no thread of this block has written"); }
+
+/* The table of pixels, the first buffer, the next ones. */
+template <class Tile> static void test_missing(const char *name) { each_barrier_missing(name, 3, barriers_right<Tile>, is_told); }
 #endif
 
 enum { SOME = 12 };
@@ -399,9 +328,9 @@ int main() {
     test_choice();
 #ifdef FXCU_HOST
     fxcu_reset();
-    test_missing<fxrt_cuda_conv_narrow>("narrow");
-    test_missing<fxrt_cuda_conv_small>("small");
-    test_missing<fxrt_cuda_conv_large>("large");
+    test_missing<fxrt_cuda_conv_narrow>("narrow tile");
+    test_missing<fxrt_cuda_conv_small>("small tile");
+    test_missing<fxrt_cuda_conv_large>("large tile");
 #endif
     return 0;
 }
