@@ -22,6 +22,7 @@ import zoo_transformers  # noqa: E402
 
 import inductor  # noqa: E402
 import kernels  # noqa: E402
+import matrix  # noqa: E402
 
 MOST_BYTES = 1.3     # of the lower bound (docs/cuda.md, "Bytes")
 # Models that are above one of the two, and what they reach; docs/cuda.md says why.
@@ -89,6 +90,48 @@ def test_launches(name, full, tmp_path):
         pytest.skip("no nvcc: registers are not known")
     spilled, missing = kernels.kernel_table(name, rows, kernels.compiled(nvcc, ["sm_75", "sm_120"] if full else ["sm_75"], tmp_path / "net.cu"))[1:]
     assert not spilled and not missing
+
+
+PTXAS = """ptxas info    : Compiling entry function '_Z10net_x_nhwcPKfPf' for 'sm_90'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 64 registers, used 0 barriers
+ptxas info    : Compiling entry function '_Z9net_probev' for 'sm_90'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 4 registers, used 0 barriers
+ptxas info    : Compiling entry function '_Z4tilePf' for 'sm_90'
+    8 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 128 registers, used 1 barriers, 18432 bytes smem
+"""
+LAUNCHES = """    NET_LAUNCH(net_x_nhwc, dim3(1, 25, 2), dim3(3, 41), x, x_nhwc);
+    NET_LAUNCH_ON(ctx->side[0], net_x_nhwc, dim3(16), dim3(256), x, x_nhwc);
+"""
+
+
+def test_matrix_judges():
+    own, told = matrix.launched(LAUNCHES), matrix.ptxas.parse(PTXAS)
+    assert own == {"net_x_nhwc": 256}
+    most, least, lowest, spilled = matrix.judge(told, {"_Z4tilePf": 256}, own)
+    assert (most, least, lowest) == (128, 0.25, "tile")
+    assert spilled == ["tile for sm_90: 8 bytes spilled and 12 read again"]
+    assert matrix.judge(told[:2], {}, own)[1:3] == (0.5, "net_x_nhwc")
+    with pytest.raises(matrix.Failed, match="tile: neither a launch nor launch bounds"):
+        matrix.judge(told, {}, own)
+
+
+def test_matrix_is_kept(tmp_path):
+    """A text is compiled once; what was not compiled in time is not kept."""
+    nvcc, source = tmp_path / "nvcc", tmp_path / "net.cu"
+    nvcc.write_text("#!/bin/sh\necho release 13\n")
+    nvcc.chmod(0o755)
+    source.write_text("kernel")
+    source.with_suffix(".h").write_text("header")
+    kept = matrix.Kept(tmp_path / "kept", nvcc)
+    assert kept.get("sm_90", source, lambda: None) is None
+    assert kept.get("sm_90", source, lambda: 1.5) == 1.5
+    assert kept.get("sm_90", source, lambda: 2.5) == 1.5
+    assert kept.get("sm_75", source, lambda: 3.5) == 3.5
+    source.write_text("another kernel")
+    assert kept.get("sm_90", source, lambda: 4.5) == 4.5
 
 
 def main(names):

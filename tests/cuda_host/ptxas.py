@@ -67,6 +67,17 @@ def parse(text):
     return kernels
 
 
+def bounds(ptx):
+    """By kernel, how many threads a block has at most where the kernel says so (__launch_bounds__); and whether there is shared memory whose size only launches know."""
+    threads, name = {}, None
+    for line in ptx.splitlines():
+        if found := re.match(r"(?:\.\w+ )*\.entry (\w+)", line):
+            name = found[1]
+        elif found := re.match(r"\.(?:maxntid|reqntid) (\d+)(?:, (\d+))?(?:, (\d+))?", line):
+            threads[name] = int(found[1]) * int(found[2] or 1) * int(found[3] or 1)
+    return threads, bool(re.search(r"\.extern\s+\.shared", ptx))
+
+
 def occupancy(arch, threads, registers, shared):
     """The share of a multiprocessor's warps that can be at work, and what keeps it from being more."""
     limits = LIMITS[arch]

@@ -26,6 +26,25 @@ ptxas info    : Function properties for _Z3sumPf
 ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack size, 2176 bytes smem
 """
 
+PTX = """.visible .entry _Z3addPf(
+.param .u64 _Z3addPf_param_0
+)
+{
+}
+.entry _Z3sumPf(
+.param .u64 _Z3sumPf_param_0
+)
+.maxntid 128, 1, 1
+.minnctapersm 3
+{
+}
+.entry _Z3padPf(
+)
+.maxntid 32, 3
+{
+}
+"""
+
 # Sixty-four sums at once, and registers for few of them.
 SPILLS = """
 __global__ void spills(const float *in, float *out, int n) {
@@ -49,6 +68,12 @@ class Reading(unittest.TestCase):
         add, total = ptxas.parse(TOLD)
         self.assertEqual(add, ptxas.Kernel("sm_90", "_Z3addPf", registers=18))
         self.assertEqual(total, ptxas.Kernel("sm_90", "_Z3sumPf", registers=255, stack=48, spill_stores=12, spill_loads=20, shared=2176, barriers=1))
+
+    def test_bounds(self):
+        threads, dynamic = ptxas.bounds(PTX)
+        self.assertEqual(threads, {"_Z3sumPf": 128, "_Z3padPf": 96})
+        self.assertFalse(dynamic)
+        self.assertTrue(ptxas.bounds(PTX + ".extern .shared .align 16 .b8 all[];\n")[1])
 
     def test_occupancy(self):
         for arch, threads, registers, shared, share, bound in [

@@ -5,20 +5,17 @@ Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
     tests/pytest cuda_models            the models that CI runs
     tests/pytest cuda_models --full     every model of the zoo
 """
-import os
-import shutil
 import zlib
 
 import pytest
 
 import cuda_emitted
-import emitted
+import matrix
 import open_models
 import zoo_transformers
 from emitted import assert_close
 
 SCHEDULES = 7
-NVCC = os.environ.get("NVCC") or shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
 
 
 def schedules(name):
@@ -46,8 +43,9 @@ def test_open_sizes(open_name, library, tmp_path):
 
 @pytest.mark.parametrize("nvcc_name", ["resnet18", "mixed", "bert_small"])
 def test_nvcc(nvcc_name, tmp_path):
-    if not NVCC:
+    """One architecture; all of them, for all models: tests/cuda_figures/matrix.py."""
+    if not matrix.NVCC:
         pytest.skip("nvcc is not there (CUDA's toolkit; no GPU is needed)")
     cuda_emitted.emit(zoo_transformers.export(nvcc_name).path, tmp_path)
-    emitted.command([NVCC, "-std=c++17", "-fmad=false", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-arch=sm_90", "-c", "net.cu", "-o", "net.o"],
-                    cwd=tmp_path)
+    assert not matrix.compile_for(matrix.NVCC, matrix.WHOLE, tmp_path / "net.cu").spilled
+    matrix.link(matrix.NVCC, matrix.WHOLE, tmp_path / "net.cu")
