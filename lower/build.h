@@ -126,6 +126,8 @@ fx_status fx_build_constant(fx_build *b, const fx_node *user, fx_node *n, const 
 fx_status fx_build_constant_rows(fx_build *b, const fx_node *user, fx_node *n, const char *what, fx_weight_rows *rows);
 /* The position of sizes' dims in memory order (largest stride first); n dims. */
 void fx_window_order(fx_build *b, const fx_window *v, int *order);
+/* Whether a view of the same elements in the same order under other sizes. */
+bool fx_build_is_resize(const fx_node *n);
 /* v seen through a view, n; false when no strides express it. */
 bool fx_window_view(fx_build *b, const fx_window *v, const fx_node *n, fx_window *out);
 bool fx_window_is_dense(fx_build *b, const fx_window *v); /* row-major without gaps */

@@ -344,6 +344,27 @@ static int cat_dim(const fx_node *n)
     return (int)(d < 0 ? d + n->type->rank : d);
 }
 
+/* Output i is where n is computed. The first result of a norm is the norm's own; and what a view shows in the same order lies as the view does, so
+ * that this is computed there. */
+static void claim_output(fx_build *b, fx_node *n, int i)
+{
+    fx_node *at = n;
+    while (at->opcode == FX_CALL_FUNCTION && fx_build_is_resize(at))
+        at = fx_node_input(at, 0);
+    bool computed = at->opcode == FX_CALL_FUNCTION && at->op->cls != FX_CLASS_VIEW;
+    for (fx_node *part = n; part == n || computed; part = fx_node_input(part, 0)) {
+        fx_home *h = &b->home[part->id];
+        if (h->cat || h->output >= 0)
+            return;
+        h->output = i;
+        if (part == at)
+            break;
+    }
+    fx_node *from = computed && at->op->id == FX_OP_getitem && fx_node_int(at, 1) == 0 ? fx_node_input(at, 0) : NULL;
+    if (from && from->opcode == FX_CALL_FUNCTION && from->op->cls == FX_CLASS_NORM)
+        b->home[from->id].output = i;
+}
+
 /* Concatenations are not copied where the parts can be computed in place. Later ones claim first: in a dense block every
  * concatenation is then the beginning of the last one. Outputs are computed in place likewise. */
 void fx_build_homes(fx_build *b)
@@ -391,14 +412,6 @@ void fx_build_homes(fx_build *b)
             offset = fx_dim_add(b->ctx, offset, parts[i]->type->dims[d]);
         }
     }
-    for (size_t i = 0; i < b->n_outputs; i++) {
-        fx_home *h = &b->home[b->outputs[i]->id];
-        if (!h->cat && h->output < 0)
-            h->output = (int)i;
-        /* the first result of a norm is the norm's own */
-        const fx_node *n = b->outputs[i];
-        fx_node *from = n->opcode == FX_CALL_FUNCTION && n->op->id == FX_OP_getitem && fx_node_int(n, 1) == 0 ? fx_node_input(n, 0) : NULL;
-        if (from && from->opcode == FX_CALL_FUNCTION && from->op->cls == FX_CLASS_NORM && h->output == (int)i)
-            b->home[from->id].output = (int)i;
-    }
+    for (size_t i = 0; i < b->n_outputs; i++)
+        claim_output(b, b->outputs[i], (int)i);
 }

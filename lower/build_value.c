@@ -458,8 +458,7 @@ static fx_window diagonal(fx_build *b, const fx_window *v, const fx_node *n)
     return r;
 }
 
-/* A view under other sizes, in the same order. */
-static bool is_resize(const fx_node *n)
+bool fx_build_is_resize(const fx_node *n)
 {
     return n->op->id == FX_OP_view || n->op->id == FX_OP_unsqueeze || n->op->id == FX_OP_squeeze_dims;
 }
@@ -489,7 +488,7 @@ bool fx_window_view(fx_build *b, const fx_window *v, const fx_node *n, fx_window
         *out = flipped(b, v, n);
         return true;
     default:
-        return is_resize(n) && fx_window_reshape(b, v, n->type->rank, n->type->dims, out);
+        return fx_build_is_resize(n) && fx_window_reshape(b, v, n->type->rank, n->type->dims, out);
     }
 }
 
@@ -508,7 +507,7 @@ fx_status fx_build_view(fx_build *b, fx_node *n)
     }
     FX_TRY(fx_build_value(b, x, &v));
     if (!fx_window_view(b, &v, n, &r)) {
-        if (!is_resize(n))
+        if (!fx_build_is_resize(n))
             return fx_fail(b->ctx, FX_ERR_UNSUPPORTED, &n->loc, "%s cannot be compiled yet", n->op->name);
         if (fx_build_lazy_view(b, n))
             return FX_OK;
