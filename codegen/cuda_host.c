@@ -336,10 +336,11 @@ fx_status fx_cuda_source(fx_emit *e)
     fx_printf(t, "/* %s.cu: ", n);
     fx_put_comment(t, e->p->name, 120);
     fx_printf(t, ". Made by fxcc; see %s.h.\n * Contains functions of fxcc's runtime, under the Apache License v2.0 with LLVM Exceptions: no notice is due in a product. */\n"
-                 "#include \"%s.h\"\n\n%s#include <errno.h>\n#include <math.h>\n#include <stdarg.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n", n, n,
+                 "#include \"%s.h\"\n\n%s#include <errno.h>\n#include <math.h>\n#include <stdarg.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n%s\n", n, n,
               fx_cuda_has_products(e) ? "#include <cublasLt.h>\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n"
               : fx_cuda_has_halves(e) ? "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n"
-                                      : "");
+                                      : "",
+              e->n_members ? "#if defined(__unix__) || defined(__APPLE__)\n#include <fcntl.h>\n#include <sys/mman.h>\n#include <sys/stat.h>\n#include <unistd.h>\n#endif\n" : "");
     FX_TRY(fx_cuda_kernels(e, t));
     put_context(e, t);
     fx_text text_behind, *behind = &text_behind; /* the weights' head, which is of all the text */

@@ -31,7 +31,8 @@ WORK = pathlib.Path(os.environ.get("FXCC_CUDA_EMIT") or tempfile.mkdtemp(prefix=
 if "FXCC_CUDA_EMIT" not in os.environ:
     atexit.register(shutil.rmtree, WORK, ignore_errors=True)
 
-SYSTEM = ["cublasLt.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h", "errno.h", "stdarg.h", "errno.h", "math.h", "stdarg.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"]
+SYSTEM = ["cublasLt.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h", "errno.h", "fcntl.h", "math.h", "stdarg.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "sys/mman.h",
+          "sys/stat.h", "unistd.h"]
 #          dtype: NumPy's word, struct's, bytes
 TYPES = {"f32": ("<f4", "f", 4), "f64": ("<f8", "d", 8), "i64": ("<i8", "q", 8), "i32": ("<i4", "i", 4), "i16": ("<i2", "h", 2), "i8": ("|i1", "b", 1),
          "u8": ("|u1", "B", 1), "bool": ("|b1", "?", 1), "f16": ("<f2", "e", 2)}
