@@ -27,6 +27,7 @@ ROOT = HERE.parent.parent
 FXCC = os.environ.get("FXCC") or str(ROOT / "build" / "release" / "bin" / "fxcc")
 NVCC = os.environ.get("NVCC") or shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
 HOST = ROOT / "tests" / "cuda_host"
+HOST_INCLUDE = ROOT / "runtime" / "cuda" / "host"  # its headers
 WORK = pathlib.Path(os.environ.get("FXCC_CUDA_EMIT") or tempfile.mkdtemp(prefix="fxcc-cuda-emit-"))
 if "FXCC_CUDA_EMIT" not in os.environ:
     atexit.register(shutil.rmtree, WORK, ignore_errors=True)
@@ -177,7 +178,7 @@ class Emitted(unittest.TestCase):
         library, program = out / "libfxcu.a", WORK / f"main.{compiler}.{kind}"
         run("make", "-s", "-C", HOST, f"CXX={os.environ.get('FXCC_CXX_LAUNCHER', '')} {compiler}".strip(), f"OUT={out}", library,
             *(["RACES=1"] if races else ["SANITIZE=1"] if sanitize else []))
-        flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-ffp-contract=off", f"-I{WORK}", f"-I{HERE}", f"-I{HOST}/include"]
+        flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-ffp-contract=off", f"-I{WORK}", f"-I{HERE}", f"-I{HOST_INCLUDE}"]
         link = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if sanitize else []
         run(compiler, *flags, *link, *(["-fsanitize=thread"] if races else []), "-x", "c++", "-c", WORK / "main.cu", "-o", f"{program}.o")
         run(compiler, *link, f"{program}.o", library, "-ldl", "-lm", "-pthread", "-o", program)

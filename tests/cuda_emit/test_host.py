@@ -13,7 +13,7 @@ import sys
 import unittest
 
 from graphs import CASES, graph_of
-from test_emit import FXCC, HERE, HOST, NVCC, WORK, run
+from test_emit import FXCC, HERE, HOST, HOST_INCLUDE, NVCC, WORK, run
 
 KEPT = """graph "g" imported
 module "" : M
@@ -67,7 +67,7 @@ class OnHost(unittest.TestCase):
         """flags_of: of some sources, more flags. An object that is newer than its source is taken as it is."""
         out = WORK / ("host.sanitize" if sanitize else "host.plain")
         launcher = os.environ.get("FXCC_CXX_LAUNCHER", "").split()
-        flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-ffp-contract=off", f"-I{WORK}", f"-I{HERE}", f"-I{HOST}/include"]
+        flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-ffp-contract=off", f"-I{WORK}", f"-I{HERE}", f"-I{HOST_INCLUDE}"]
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if sanitize else []
         run("make", "-s", "-C", HOST, f"CXX={' '.join([*launcher, 'g++'])}", f"OUT={out}", out / "libfxcu.a", *(["SANITIZE=1"] if sanitize else []))
         objects = []

@@ -17,7 +17,7 @@ import unittest
 import zipfile
 
 from graphs import CASES, graph_of
-from test_emit import FXCC, HERE, HOST, WORK, Case, compare, parse_npy, run
+from test_emit import FXCC, HERE, HOST, HOST_INCLUDE, WORK, Case, compare, parse_npy, run
 
 DRIVER = WORK / "driver"
 # One of the real library's is enough; what it cannot find it says.
@@ -78,7 +78,7 @@ def folder_with(name, *libraries):
 
 
 def settings(libraries):
-    return {"LD_LIBRARY_PATH": str(libraries), "FXCU_INCLUDE": str(HOST / "include"), "FXCC_CACHE": str(WORK / "cache"), "CUDA_HOME": "/nowhere"}
+    return {"LD_LIBRARY_PATH": str(libraries), "FXCU_INCLUDE": str(HOST_INCLUDE), "FXCC_CACHE": str(WORK / "cache"), "CUDA_HOME": "/nowhere"}
 
 
 def on_device(case, *options, libraries=DRIVER, **more):

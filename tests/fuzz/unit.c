@@ -157,7 +157,7 @@ static bool compile(const char *folder, const fz_build *b, const char *cflags)
     char command[5000];
     const char *runtime = b->link_runtime ? FXCC_LIBFXRT : "";
     if (b->cuda) {
-        snprintf(command, sizeof command, "cd %s && %s -x c++ -std=c++17 -ffp-contract=off -Wall -Wextra -Werror " LIBM "%s -shared -fPIC -I%s -I%s/tests/cuda_host/include unit.cu -x none %s"
+        snprintf(command, sizeof command, "cd %s && %s -x c++ -std=c++17 -ffp-contract=off -Wall -Wextra -Werror " LIBM "%s -shared -fPIC -I%s -I%s/runtime/cuda/host unit.cu -x none %s"
                  " -o unit.so -ldl -lm -pthread >log.txt 2>&1", folder, b->compiler, b->level, FXCC_SOURCE_DIR, FXCC_SOURCE_DIR, b->cuda);
         return system(command) == 0;
     }

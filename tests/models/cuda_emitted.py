@@ -11,6 +11,7 @@ import numpy
 import emitted
 
 HOST = emitted.ROOT / "tests" / "cuda_host"
+HOST_INCLUDE = emitted.ROOT / "runtime" / "cuda" / "host"  # its headers
 STRICT = ["-std=c++17", "-Wall", "-Wextra", "-Werror"]
 
 SHIM = r"""
@@ -86,7 +87,7 @@ def build(folder, lib, compiler="g++", flags=("-O2", "-march=native", "-ffp-cont
         shim = shim.replace("DIMS_ARGUMENT", "").replace("    DIMS\n", "")
     shim = shim.replace("INPUTS_CAST", "(const void *const *)" if "const void *const *inputs" in header else "")
     (folder / "shim.cpp").write_text(shim)
-    emitted.command([compiler, *STRICT, *flags, f"-I{HOST}/include", "-fPIC", "-shared", "-o", "net.so", "shim.cpp", lib, "-ldl", "-lm", "-pthread"], cwd=folder)
+    emitted.command([compiler, *STRICT, *flags, f"-I{HOST_INCLUDE}", "-fPIC", "-shared", "-o", "net.so", "shim.cpp", lib, "-ldl", "-lm", "-pthread"], cwd=folder)
     return folder / "net.so"
 
 

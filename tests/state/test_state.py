@@ -145,7 +145,7 @@ def test_cuda(fxcc, cuda_host, tmp_path, name):
     path = exported(case, tmp_path, "exported")
     numpy.savez(tmp_path / "reference.npz", **{f"a{i:03}": a for i, a in enumerate(eager(case))})
     command(fxcc, "compile", path, "-o", tmp_path, "--prefix=net", "--target=cuda", f"--golden={tmp_path / 'reference.npz'}")
-    command("g++", *cuda_emitted.STRICT, "-O1", "-ffp-contract=off", f"-I{cuda_emitted.HOST}/include", "-x", "c++", "net.cu", "net_check.cu", "-x", "none", cuda_host, "-ldl",
+    command("g++", *cuda_emitted.STRICT, "-O1", "-ffp-contract=off", f"-I{cuda_emitted.HOST_INCLUDE}", "-x", "c++", "net.cu", "net_check.cu", "-x", "none", cuda_host, "-ldl",
             "-lm", "-pthread", "-o", "check", cwd=tmp_path)
     for schedule in "012":
         text = command("./check", cwd=tmp_path, env=os.environ | {"FXCU_SCHEDULE": schedule})
