@@ -4,10 +4,10 @@
 #include "codegen/emit.h"
 
 static const char *const functions[] = {"create", "destroy", "wait", "error", "config", "fail", "refuse", "begin", "finish", "probe", "pointer", "check_pointers", "capture", "load_file", "load_weights",
-                                        "weights_head", "on_device", "allocate", "state", "set_state", "plan", NULL};
-static const char *const macros[] = {"ERR_CUDA", "ERR_FILE", "ERR_MEMORY", "ERR_POINTER", "ERR_CONTEXT", "CUDA", "CALL", "CALL_ON", "LAUNCH", "LAUNCH_ON", "PRODUCTS_WORKSPACE", NULL};
+                                        "weights_head", "on_device", "allocate", "state", "set_state", "plan", "fork", "join", NULL};
+static const char *const macros[] = {"ERR_CUDA", "ERR_FILE", "ERR_MEMORY", "ERR_POINTER", "ERR_CONTEXT", "CUDA", "CALL", "CALL_ON", "LAUNCH", "LAUNCH_ON", "PRODUCTS_WORKSPACE", "BESIDE_WORKSPACE", NULL};
 static const char *const locals[] = {"dim3", "atomicMax", "cudaError_t", "cudaSuccess", "cudaStream_t", "cudaMemcpyAsync", "cudaMemcpyDeviceToDevice", "stream", "error", "device",
-                                     "graph", "nodes", "failed", "pointers", "here", "attributes", "blockIdx", "blockDim", "threadIdx", "gridDim", "warpSize", "products", "some", "narrow", NULL};
+                                     "graph", "nodes", "failed", "pointers", "here", "attributes", "blockIdx", "blockDim", "threadIdx", "gridDim", "warpSize", "products", "some", "narrow", "beside", NULL};
 
 const fx_spelling fx_spell_cuda = {.gpu = true, .restrict_word = "__restrict__ ", .null = "nullptr", .weights = "__restrict__ ", .context = "", .stream = ", cudaStream_t stream",
                                    .stream_argument = ", stream", .functions = functions, .macros = macros, .locals = locals};

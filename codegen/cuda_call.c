@@ -10,6 +10,19 @@ bool fx_cuda_has_products(const fx_emit *e)
     return e->kernels[FX_K_matmul];
 }
 
+bool fx_cuda_uses_products(const fx_emit *e, bool beside)
+{
+    for (size_t i = 0; i < e->p->n_steps; i++)
+        if (e->facts[i].products && (e->p->steps[i].region > 0) == beside)
+            return true;
+    return false;
+}
+
+const char *fx_cuda_products_name(bool beside)
+{
+    return beside ? "beside" : "products";
+}
+
 const char *fx_cuda_element(fx_dtype dtype)
 {
     return dtype == FX_F16 ? "__half" : dtype == FX_BF16 ? "__nv_bfloat16" : "float";
@@ -62,7 +75,8 @@ static void put_plan(fx_emit *e, fx_text *t, size_t step)
     const fx_step_facts *f = &e->facts[step];
     fx_text line;
     fx_text_init(&line, e->local);
-    fx_printf(&line, "    %s_CUDA(\"planning %s\", %s(products%s", e->PREFIX, e->p->steps[step].name, e->steps[step], f->weights ? ", ctx->weights" : "");
+    fx_printf(&line, "    %s_CUDA(\"planning %s\", %s(%s%s", e->PREFIX, e->p->steps[step].name, e->steps[step], fx_cuda_products_name(e->p->steps[step].region > 0),
+              f->weights ? ", ctx->weights" : "");
     for (size_t i = 0; i < f->n_params; i++)
         fx_puts(&line, e->p->bufs[f->params[i].buf].dtype == FX_F32 ? ", some" : ", narrow");
     fx_printf(t, "%s, nullptr));\n", line.data);
@@ -77,6 +91,13 @@ static bool has_symbols(const fx_emit *e, size_t step)
     return false;
 }
 
+static void put_planning(fx_emit *e, fx_text *t, int on)
+{
+    for (int beside = 0; beside < 2; beside++)
+        if (fx_cuda_uses_products(e, beside))
+            fx_printf(t, "    %s->planning = %d;\n", fx_cuda_products_name(beside), on);
+}
+
 /* Products of sizes that are not known yet are planned when they first run. */
 void fx_cuda_plan(fx_emit *e, fx_text *t)
 {
@@ -84,8 +105,12 @@ void fx_cuda_plan(fx_emit *e, fx_text *t)
     if (!fx_cuda_has_products(e))
         return;
     fx_printf(t, "\n/* Makes cuBLASLt's handle, and asks it how to do each product: run finds the answers. */\nstatic int %s_plan(%s_context *ctx)\n{\n", n, n);
-    fx_printf(t, "    fxrt_cuda_products *const products = &ctx->products;\n    %s_CUDA(\"starting cuBLASLt\", fxrt_cuda_products_create(products, %s_PRODUCTS_WORKSPACE, %d /* whether TF32 may be used */));\n",
-              N, N, e->p->target.tf32);
+    for (int beside = 0; beside < 2; beside++) {
+        const char *products = fx_cuda_products_name(beside);
+        if (fx_cuda_uses_products(e, beside))
+            fx_printf(t, "    fxrt_cuda_products *const %s = &ctx->%s;\n    %s_CUDA(\"starting cuBLASLt\", fxrt_cuda_products_create(%s, %s_%s_WORKSPACE, %d /* whether TF32 may be used */));\n",
+                      products, products, N, products, N, beside ? "BESIDE" : "PRODUCTS", e->p->target.tf32);
+    }
     bool any = false, narrow = false;
     for (size_t i = 0; i < e->p->n_steps; i++) {
         const fx_step_facts *f = &e->facts[i];
@@ -95,13 +120,14 @@ void fx_cuda_plan(fx_emit *e, fx_text *t)
             narrow |= e->p->bufs[f->params[k].buf].dtype != FX_F32;
     }
     if (any) {
-        fx_puts(t, "    products->planning = 1;\n    float *const some = reinterpret_cast<float *>(ctx->arena); /* for every buffer: only their alignment counts */\n");
+        put_planning(e, t, 1);
+        fx_puts(t, "    float *const some = reinterpret_cast<float *>(ctx->arena); /* for every buffer: only their alignment counts */\n");
         if (narrow)
             fx_puts(t, "    uint16_t *const narrow = reinterpret_cast<uint16_t *>(ctx->arena); /* for those of 16 bits */\n");
         for (size_t i = 0; i < e->p->n_steps; i++)
             if (e->facts[i].products && !has_symbols(e, i))
                 put_plan(e, t, i);
-        fx_puts(t, "    products->planning = 0;\n");
+        put_planning(e, t, 0);
     }
     fx_printf(t, "    return %s_OK;\n}\n", N);
 }

@@ -38,7 +38,7 @@ static bool calls_kernels(const fx_emit *e)
 /* What the texts of kernels ask of the model: behind launch.h, the first of them. */
 static void put_kernel_settings(fx_emit *e, fx_text *t)
 {
-    size_t products = 0, workspace = 0;
+    size_t products = 0, workspace[2] = {0}; /* bytes: of steps that run alone, of those beside others */
     if (!calls_kernels(e))
         return;
     fx_c_once(e, t, "acts_mask");
@@ -48,8 +48,9 @@ static void put_kernel_settings(fx_emit *e, fx_text *t)
         products += e->facts[i].products;
         for (size_t k = 0; e->facts[i].products && k < e->facts[i].n_params; k++) {
             const fx_buf *b = &e->p->bufs[e->facts[i].params[k].buf];
-            if (b->workspace && fx_buf_bytes(b) > workspace)
-                workspace = fx_buf_bytes(b);
+            size_t *most = &workspace[e->p->steps[i].region > 0];
+            if (b->workspace && fx_buf_bytes(b) > *most)
+                *most = fx_buf_bytes(b);
         }
     }
     if (products) {
@@ -57,7 +58,10 @@ static void put_kernel_settings(fx_emit *e, fx_text *t)
         fx_c_once(e, t, "plans");
         fx_printf(t, "#define FXRT_CUDA_GEMM_PLANS %zu /* places for what cuBLASLt says of products */\n", e->opt->shared ? SHARED : 2 * products + 8);
         fx_c_end_once(e, t);
-        fx_printf(t, "#define %s_PRODUCTS_WORKSPACE %zu /* bytes of the arena that it may use */\n", e->PREFIX, workspace);
+        for (int beside = 0; beside < 2; beside++)
+            if (fx_cuda_uses_products(e, beside))
+                fx_printf(t, "#define %s_%s_WORKSPACE %zu /* bytes of the arena that it may use%s */\n", e->PREFIX, beside ? "BESIDE" : "PRODUCTS", workspace[beside],
+                          beside ? " where layers run beside one another" : "");
     }
     fx_c_descriptors(e, t);
 }
@@ -159,11 +163,14 @@ static void put_context(fx_emit *e, fx_text *t)
         fx_cuda_put(e, t, "    net_state_t *state;\n");
     if (fx_cuda_has_checks(e))
         fx_puts(t, "    int *status;              /* on the device: why a run failed */\n");
-    if (fx_cuda_has_products(e))
+    if (fx_cuda_uses_products(e, false))
         fx_puts(t, "    fxrt_cuda_products products;\n");
+    if (fx_cuda_uses_products(e, true))
+        fx_puts(t, "    fxrt_cuda_products beside; /* of layers that run beside others: each with less workspace */\n");
     if (fx_cuda_side_streams(e))
-        fx_printf(t, "    cudaStream_t side[%d];     /* for layers that need nothing of those on the caller's */\n"
-                     "    cudaEvent_t forked, joined[%d];\n", fx_cuda_side_streams(e), fx_cuda_side_streams(e));
+        fx_printf(t, "    cudaStream_t side[%d];     /* for layers beside those of the caller's stream */\n"
+                     "    cudaEvent_t forked;       /* the caller's stream came to where side streams begin */\n"
+                     "    cudaEvent_t joined[%d];    /* a side stream came to where the caller's goes on */\n", fx_cuda_side_streams(e), fx_cuda_side_streams(e));
     fx_puts(t, "    char error[256];\n};\n\n");
     fx_cuda_put(e, t,
                 "/* The device of a context, as long as this lives; then the caller's again. */\n"
@@ -186,7 +193,13 @@ static void put_context(fx_emit *e, fx_text *t)
                 "static int net_fail(net_context *ctx, const char *what, cudaError_t error)\n"
                 "{\n"
                 "    snprintf(ctx->error, sizeof ctx->error, \"%s, device %d: %s (%s)\", what, ctx->device, cudaGetErrorName(error), cudaGetErrorString(error));\n"
-                "    (void)cudaGetLastError(); /* it is told */\n"
+                "    (void)cudaGetLastError(); /* it is told */\n");
+    if (fx_cuda_side_streams(e))
+        fx_cuda_put(e, t,
+                "    for (const cudaStream_t side : ctx->side) /* a run that ends early leaves nothing there, where the caller's stream does not wait for it */\n"
+                "        if (side)\n"
+                "            (void)cudaStreamSynchronize(side);\n");
+    fx_cuda_put(e, t,
                 "    return error == cudaErrorMemoryAllocation ? NET_ERR_MEMORY : NET_ERR_CUDA;\n"
                 "}\n\n"
                 "/* Notes why a call is refused; returns its status. */\n"
@@ -297,8 +310,9 @@ static void put_create(fx_emit *e, fx_text *t)
                       "    return status;\n}\n"
                       "\nvoid net_destroy(net_context *ctx)\n{\n    if (!ctx)\n        return;\n    {\n        const net_on_device here(ctx->device);\n"
                       "        (void)cudaDeviceSynchronize();\n");
-    if (fx_cuda_has_products(e))
-        fx_puts(t, "        (void)fxrt_cuda_products_destroy(&ctx->products);\n");
+    for (int beside = 0; beside < 2; beside++)
+        if (fx_cuda_uses_products(e, beside))
+            fx_printf(t, "        (void)fxrt_cuda_products_destroy(&ctx->%s);\n", fx_cuda_products_name(beside));
     if (fx_cuda_side_streams(e))
         fx_puts(t, "        for (const cudaStream_t side : ctx->side)\n            if (side)\n                (void)cudaStreamDestroy(side);\n"
                    "        for (const cudaEvent_t event : ctx->joined)\n            if (event)\n                (void)cudaEventDestroy(event);\n"

@@ -94,39 +94,76 @@ static const char *on_stream(fx_emit *e, size_t step, const char *macro)
     return e->p->steps[step].stream ? fx_arena_printf(e->local, "%s_%s_ON(%s, ", e->PREFIX, macro, stream_of(e, step)) : fx_arena_printf(e->local, "%s_%s(", e->PREFIX, macro);
 }
 
-/* Side streams of the region that begins or ends with the step; the program may have other regions with more. */
-static unsigned streams_of_region(const fx_emit *e, size_t step)
+/* The steps [from, to) that run beside one another, on how many streams; a step that runs alone. */
+typedef struct region {
+    size_t from, to;
+    int streams;
+} region;
+
+static region region_of(const fx_emit *e, size_t step)
 {
-    const int region = e->p->steps[step].region;
-    unsigned used = 0;
-    size_t from = step, to = step;
-    while (from > 0 && e->p->steps[from - 1].region == region)
-        from--;
-    while (to + 1 < e->p->n_steps && e->p->steps[to + 1].region == region)
-        to++;
-    for (size_t i = from; i <= to; i++)
-        used |= 1u << e->p->steps[i].stream;
-    return used & ~1u;
+    const fx_step *steps = e->p->steps;
+    region r = {step, step + 1, 1};
+    if (!steps[step].region)
+        return r;
+    while (r.from > 0 && steps[r.from - 1].region == steps[step].region)
+        r.from--;
+    while (r.to < e->p->n_steps && steps[r.to].region == steps[step].region)
+        r.to++;
+    for (size_t i = r.from; i < r.to; i++)
+        r.streams = steps[i].stream >= r.streams ? steps[i].stream + 1 : r.streams;
+    return r;
 }
 
-static void put_fork(fx_emit *e, fx_text *t, size_t step)
+void fx_cuda_fork_and_join(fx_emit *e, fx_text *t)
 {
-    const unsigned used = streams_of_region(e, step);
-    if (!used)
-        return;
-    fx_printf(t, "    %s_CUDA(\"starting side streams\", cudaEventRecord(ctx->forked, stream));\n", e->PREFIX);
-    for (int i = 1; i < FX_MOST_STREAMS; i++)
-        if (used >> i & 1)
-            fx_printf(t, "    %s_CUDA(\"starting side streams\", cudaStreamWaitEvent(ctx->side[%d], ctx->forked, 0));\n", e->PREFIX, i - 1);
+    if (fx_cuda_side_streams(e))
+        fx_cuda_put(e, t,
+                    "\n/* Side streams 0 to n - 1 wait for all that the caller's stream was given. */\n"
+                    "static cudaError_t net_fork(net_context *ctx, int n, cudaStream_t stream)\n{\n"
+                    "    cudaError_t error = cudaEventRecord(ctx->forked, stream);\n"
+                    "    for (int i = 0; i < n && error == cudaSuccess; i++)\n"
+                    "        error = cudaStreamWaitEvent(ctx->side[i], ctx->forked, 0);\n"
+                    "    return error;\n}\n"
+                    "\n/* The caller's stream waits for all that side streams 0 to n - 1 were given. */\n"
+                    "static cudaError_t net_join(net_context *ctx, int n, cudaStream_t stream)\n{\n"
+                    "    cudaError_t error = cudaSuccess;\n"
+                    "    for (int i = 0; i < n && error == cudaSuccess; i++) {\n"
+                    "        error = cudaEventRecord(ctx->joined[i], ctx->side[i]);\n"
+                    "        if (error == cudaSuccess)\n"
+                    "            error = cudaStreamWaitEvent(stream, ctx->joined[i], 0);\n"
+                    "    }\n"
+                    "    return error;\n}\n");
 }
 
-static void put_join(fx_emit *e, fx_text *t, size_t step)
+/* "     *   ctx->side[0]: branch1_conv, branch1_pool" for each stream of the region. */
+static void put_fork(fx_emit *e, fx_text *t, const region *r)
 {
-    const unsigned used = streams_of_region(e, step);
-    for (int i = 1; i < FX_MOST_STREAMS; i++)
-        if (used >> i & 1)
-            fx_printf(t, "    %s_CUDA(\"joining side streams\", cudaEventRecord(ctx->joined[%d], ctx->side[%d]));\n"
-                         "    %s_CUDA(\"joining side streams\", cudaStreamWaitEvent(stream, ctx->joined[%d], 0));\n", e->PREFIX, i - 1, i - 1, e->PREFIX, i - 1);
+    fx_puts(t, "\n    /* Layers beside one another, none of which needs one of another stream:");
+    for (int stream = 0; stream < r->streams; stream++) {
+        bool any = false;
+        size_t width = 0;
+        for (size_t i = r->from; i < r->to; i++) {
+            if (e->p->steps[i].stream != stream)
+                continue;
+            const char *name = e->p->steps[i].name, *before = any ? ", " : fx_arena_printf(e->local, "\n     *   %s: ", stream_of(e, i));
+            if (any && width + strlen(name) > 100) {
+                before = ",\n     *     ";
+                width = 0;
+            }
+            width += strlen(before) + strlen(name);
+            fx_printf(t, "%s%s", before, name);
+            any = true;
+        }
+    }
+    fx_printf(t, " */\n    %s_CUDA(\"starting side streams\", %s_fork(ctx, %d, stream));\n", e->PREFIX, e->prefix, r->streams - 1);
+    fx_emit_done(e);
+}
+
+static void put_join(const fx_emit *e, fx_text *t, const region *r)
+{
+    const bool alone = r->to < e->p->n_steps && !e->p->steps[r->to].region;
+    fx_printf(t, "    %s_CUDA(\"joining side streams\", %s_join(ctx, %d, stream));\n%s", e->PREFIX, e->prefix, r->streams - 1, alone ? "\n" : "");
 }
 
 /* Sizes, weights, buffers, behind what the line has. */
@@ -170,7 +207,7 @@ static void put_call(fx_emit *e, fx_text *t, size_t step)
     fx_printf(&line, "    %s\"%s\", %s(", on_stream(e, step, "CALL"), e->p->steps[step].name, e->steps[step]);
     size_t start = line.size;
     if (f->products)
-        fx_puts(&line, ", &ctx->products");
+        fx_printf(&line, ", &ctx->%s", fx_cuda_products_name(e->p->steps[step].region > 0));
     put_arguments(e, &line, step);
     fx_printf(t, "%.*s%s));\n", (int)start, line.data, line.data + start + 2); /* without the first comma */
     fx_emit_done(e);
@@ -196,12 +233,12 @@ void fx_cuda_launch_all(fx_emit *e, fx_text *t)
 {
     e->deriving = true;
     for (size_t s = 0; s < e->p->n_steps; s++) {
-        const int region = e->p->steps[s].region;
-        if (region && (s == 0 || e->p->steps[s - 1].region != region))
-            put_fork(e, t, s);
+        const region r = region_of(e, s);
+        if (r.streams > 1 && s == r.from)
+            put_fork(e, t, &r);
         (e->facts[s].calls ? put_call : put_launch)(e, t, s);
-        if (region && (s + 1 == e->p->n_steps || e->p->steps[s + 1].region != region))
-            put_join(e, t, s);
+        if (r.streams > 1 && s + 1 == r.to)
+            put_join(e, t, &r);
     }
     e->deriving = false;
 }

@@ -157,6 +157,7 @@ static void put_wait(fx_emit *e, fx_text *t)
 void fx_cuda_run(fx_emit *e, fx_text *t)
 {
     put_check_pointers(e, t);
+    fx_cuda_fork_and_join(e, t);
     put_run(e, t);
     fx_c_run_v(e, t);
     put_capture(e, t);

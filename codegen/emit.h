@@ -259,6 +259,7 @@ bool fx_c_changes_inputs(const fx_emit *e);
 
 /* cuda_stmt.c: launches as kernels */
 int fx_cuda_side_streams(const fx_emit *e);
+void fx_cuda_fork_and_join(fx_emit *e, fx_text *t); /* the functions that make side streams wait, and wait for them */
 fx_status fx_cuda_launches(fx_program *p, fx_program *out); /* the same with a step for each launch; refuses what has no CUDA form */
 const fx_stmt *fx_cuda_nest(const fx_stmt *s);   /* in a list: the next loop over a grid or blocks, behind comments */
 fx_dim fx_cuda_blocks(fx_emit *e, const fx_stmt *nest, int axis); /* how many it needs along the axis; -1: in all */
@@ -269,6 +270,9 @@ fx_status fx_cuda_steps(fx_emit *e, fx_text *t);
 
 /* cuda_call.c: calls of kernels: host functions that launch what they need */
 bool fx_cuda_has_products(const fx_emit *e);     /* cuBLASLt is needed */
+/* The context has one fxrt_cuda_products for steps that run alone, one for those beside others: whether it is used, and what it is called. */
+bool fx_cuda_uses_products(const fx_emit *e, bool beside);
+const char *fx_cuda_products_name(bool beside);
 bool fx_cuda_has_halves(const fx_emit *e);
 const char *fx_cuda_element(fx_dtype dtype); /* of a kernel's buffer */
 bool fx_cuda_needs_text(const fx_emit *e, const char *name); /* a file of runtime/cuda/ */

@@ -4,89 +4,40 @@
  * Steps that follow one another are a region where they fall into several chains, no step of one needing a step of another: the branches of an inception
  * block, up to the concatenation. The caller's stream takes one chain, side streams the others, from an event before the region to one behind it.
  *
- * Whether it pays is a rule of thumb, as no figure of a device is at hand: a device of 132 multiprocessors with two blocks each, 20 TFLOP/s and
- * 1.5 TB/s when it is full, less in proportion when a kernel has fewer blocks; 2 us a kernel that nothing shortens; 4 us a side stream for its two events.
- * Streams win what would lie idle: a region lasts as long as its longest stream, but never less than the device needs when it is full.
- * It stands before memory, which then keeps a region's buffers apart. */
+ * Streams win what would lie idle. On one stream a region takes what its kernels take, one after another, each with as much of the device as its blocks
+ * fill (streams_cost.c). On several it takes as long as its longest stream; never less than a full device needs for all of it, so that two kernels that
+ * each fill the device win nothing; never less than the host needs to launch the kernels, 2 us each, so that kernels which take no longer than that win
+ * nothing; and 1.5 us for each call that records an event or waits for one, of which there are three a side stream and one more. That must be less.
+ *
+ * Nor may it take much memory. What a region touches lives as long as the region (the pass stands before memory, which keeps it apart), and the arena may
+ * come to 5/4 of what the model needs on one stream, or a MiB more. Products would take most: each stream needs a workspace of its own for cuBLASLt, which
+ * works with any. In a region they have a quarter of the usual one, so that the streams together have no more than one product elsewhere.
+ *
+ * --disable=pays asks none of this: the longest regions there are. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "fxcc/runtime.h"
-#include "lower/lower.h"
-#include "runtime/cuda/conv_split.h"
+#include "lower/streams.h"
 
-enum { MOST_STEPS = 64, FULL_BLOCKS = 264, KERNEL_US = 2, SIDE_US = 4 };
-
-typedef struct cost {
-    double us, full_us;           /* alone; of a full device */
-} cost;
+enum { MOST_STEPS = 64, LAUNCH_US = 2 };
+static const double event_us = 1.5;
 
 typedef struct chain {
-    cost all;
+    fx_step_cost all;
+    double workspace[2];          /* the most that one step has, as fx_step_memory */
     int stream;
 } chain;
 
 typedef struct search {
     fx_lower *l;
     fx_program *p;
-    cost *cost;                   /* by step */
+    fx_stream_costs costs;
     int *needs, *next, *head;     /* lists of steps that a step may not run beside, all before it; head by step, -1: end */
     size_t n_needs, cap_needs;
     int chain_of[MOST_STEPS];     /* of the window: union-find */
     chain chains[MOST_STEPS];     /* by its first step */
     int streams;
 } search;
-
-/* ---- what a step takes --------------------------------------------------------------------------------------------------- */
-
-static double value_of(fx_dim d)
-{
-    return fx_dim_known(d) ? (double)d.value : 0;
-}
-
-static double up(double n, double by)
-{
-    return (double)(int64_t)((n + by - 1) / by);
-}
-
-/* Blocks of a call, as runtime/cuda/ launches them; cuBLASLt is taken to have tiles as the convolution's. */
-static double blocks_of_call(const fx_call_stmt *c, double written)
-{
-    if (c->kernel == FX_K_conv2d || c->kernel == FX_K_conv2d_pre) {
-        double pixels = value_of(fx_call_dim(c, "n")) * value_of(fx_call_dim(c, "oh")) * value_of(fx_call_dim(c, "ow"));
-        double blocks = up(pixels, 64) * up(value_of(fx_call_dim(c, "oc")), 64) * value_of(fx_call_dim(c, "groups"));
-        double terms = value_of(fx_call_dim(c, "kh")) * value_of(fx_call_dim(c, "kw")) * value_of(fx_call_dim(c, "ic"));
-        double parts = blocks > 0 ? FXRT_CUDA_SPLIT_BLOCKS / blocks : 1, most = terms / FXRT_CUDA_SPLIT_LEAST;
-        parts = (double)(int64_t)(parts < most ? parts : most);
-        return blocks * (parts > 1 ? parts : 1);
-    }
-    if (c->kernel == FX_K_matmul)
-        return up(value_of(fx_call_dim(c, "m")), 64) * up(value_of(fx_call_dim(c, "n")), 64) * value_of(fx_call_dim(c, "batch"));
-    return written / 1024;
-}
-
-static cost cost_of(const fx_program *p, const fx_step *step, const fx_touches *t, size_t from)
-{
-    double bytes = 0, written = 0, blocks = 0;
-    int kernels = 0;
-    for (size_t i = from; i < t->n; i++) {
-        const fx_touch *a = &t->v[i];
-        const fx_buf *b = &p->bufs[a->buf];
-        bool again = b->kind == FX_BUF_LOCAL || b->workspace;
-        for (size_t k = from; k < i && !again; k++)
-            again = t->v[k].buf == a->buf && t->v[k].written == a->written;
-        double n = again ? 0 : value_of(fx_dim_plus(p->ctx, fx_dim_sub(p->ctx, a->hi, a->lo), 1));
-        bytes += n * (double)fx_dtype_size(b->dtype) / (a->period ? (double)a->period / (double)(a->to - a->from + 1) : 1);
-        written += a->written ? n : 0;
-    }
-    for (const fx_stmt *s = step->body; s; s = s->next) {
-        kernels += s->kind == FX_ST_LOOP || s->kind == FX_ST_CALL;
-        blocks += s->kind == FX_ST_CALL ? blocks_of_call(s->call, written) : 0;
-    }
-    blocks = blocks > 0 ? blocks : written / 1024; /* 256 threads with 4 elements each */
-    double full = (double)step->flops / 20e6 + bytes / 1.5e6, share = blocks < 1 ? 1.0 / FULL_BLOCKS : blocks < FULL_BLOCKS ? blocks / FULL_BLOCKS : 1;
-    return (cost){.us = KERNEL_US * (double)kernels + full / share, .full_us = full};
-}
 
 /* ---- who waits for whom -------------------------------------------------------------------------------------------------- */
 
@@ -98,8 +49,8 @@ static bool meet(const fx_program *p, const fx_touch *a, const fx_touch *b)
     return !a->call || !b->call || fx_touches_meet(p, a, b);
 }
 
-/* By buffer, the touches of the steps not far before, latest first. */
-static void find_needs(search *s, fx_arena *arena)
+/* By buffer, the touches of the steps not far before, latest first. Returns all touches. */
+static fx_touches find_needs(search *s, fx_arena *arena)
 {
     fx_program *p = s->p;
     fx_touches t = {.arena = arena};
@@ -111,7 +62,6 @@ static void find_needs(search *s, fx_arena *arena)
         t.step = (int)i;
         s->head[i] = -1;
         fx_step_touches(p, p->steps[i].body, &t);
-        s->cost[i] = cost_of(p, &p->steps[i], &t, from);
         for (size_t k = from; k < t.n; k++) {
             const fx_touch *a = &t.v[k];
             for (int at = latest[a->buf]; at >= 0 && t.v[at].step + MOST_STEPS > (int)i; at = before[at]) {
@@ -125,6 +75,7 @@ static void find_needs(search *s, fx_arena *arena)
             latest[a->buf] = (int)k;
         }
     }
+    return t;
 }
 
 static int root(int *of, int i)
@@ -134,12 +85,25 @@ static int root(int *of, int i)
     return i;
 }
 
+/* ---- which regions pay --------------------------------------------------------------------------------------------------- */
+
+static void add_cost(chain *to, const chain *more)
+{
+    to->all.us += more->all.us;
+    to->all.full_us += more->all.full_us;
+    to->all.kernels += more->all.kernels;
+    for (int m = 0; m < 2; m++)
+        to->workspace[m] = more->workspace[m] > to->workspace[m] ? more->workspace[m] : to->workspace[m];
+}
+
 /* The window gets step i: the chains that it needs become one. */
 static void add_step(search *s, size_t from, size_t i)
 {
     int self = (int)(i - from);
     s->chain_of[self] = self;
-    s->chains[self].all = s->cost[i];
+    s->chains[self] = (chain){.all = s->costs.step[i]};
+    for (int m = 0; m < s->costs.n_memory; m++)
+        s->chains[self].workspace[m] = s->costs.memory[m].workspace[i];
     for (int e = s->head[i]; e >= 0; e = s->next[e]) {
         if (s->needs[e] < (int)from)
             continue;
@@ -148,8 +112,7 @@ static void add_step(search *s, size_t from, size_t i)
             continue;
         int first = a < b ? a : b, other = a < b ? b : a;
         s->chain_of[other] = first;
-        s->chains[first].all.us += s->chains[other].all.us;
-        s->chains[first].all.full_us += s->chains[other].all.full_us;
+        add_cost(&s->chains[first], &s->chains[other]);
     }
 }
 
@@ -159,14 +122,62 @@ static int by_time(const void *x, const void *y)
     return a->all.us != b->all.us ? (a->all.us < b->all.us ? 1 : -1) : a < b ? -1 : a > b;
 }
 
-/* Microseconds that the window's n steps win on streams; s->streams of them. Longest chains first, each where least is waiting; one that is not longer
- * than its events take opens no stream. */
-static double gain(search *s, int n)
+/* The window's chains on at most `most` streams: longest first, each where least is waiting. */
+static int place(int n_chains, chain **order, int most, chain stream[FX_MOST_STREAMS])
 {
-    chain *order[MOST_STEPS];
+    int streams = 0;
+    memset(stream, 0, FX_MOST_STREAMS * sizeof *stream);
+    for (int i = 0; i < n_chains; i++) {
+        int to = 0;
+        for (int k = 1; k < streams; k++)
+            to = stream[k].all.us < stream[to].all.us ? k : to;
+        to = streams < most ? streams++ : to;
+        order[i]->stream = to;
+        add_cost(&stream[to], order[i]);
+    }
+    return streams;
+}
+
+/* Microseconds that the streams win. */
+static double won(const chain *stream, int n)
+{
+    double longest = 0;
+    fx_step_cost all = {0};
+    for (int i = 0; i < n; i++) {
+        longest = stream[i].all.us > longest ? stream[i].all.us : longest;
+        all.us += stream[i].all.us;
+        all.full_us += stream[i].all.full_us;
+        all.kernels += stream[i].all.kernels;
+    }
+    const double launches = (double)LAUNCH_US * all.kernels;
+    longest = longest > all.full_us ? longest : all.full_us;
+    longest = longest > launches ? longest : launches;
+    return all.us - longest - event_us * (1 + 3 * (n - 1));
+}
+
+/* Whether the arena has room for all that steps [from, to] touch, and a workspace for each of the streams. */
+static bool fits(const search *s, size_t from, size_t to, const chain *stream, int n)
+{
+    enum { MIB = 1 << 20 };
+    for (int i = 0; i < s->costs.n_memory; i++) {
+        const fx_step_memory *m = &s->costs.memory[i];
+        double bytes = m->enter[from] + m->born[to + 1] - m->born[from];
+        for (int k = 0; k < n; k++)
+            bytes += stream[k].workspace[i];
+        if (bytes > m->peak * 5 / 4 && bytes > m->peak + MIB)
+            return false;
+    }
+    return true;
+}
+
+/* What steps [from, to] win, the window, with the number of streams that wins most; leaves s->streams, and each chain's. */
+static double gain(search *s, size_t from, size_t to)
+{
+    const int n = (int)(to - from) + 1;
+    const bool all = s->l->opt->off & FX_OFF(PAYS);
+    chain *order[MOST_STEPS], stream[FX_MOST_STREAMS];
     int n_chains = 0;
-    cost all = {0, 0};
-    double stream[FX_MOST_STREAMS] = {0}, longest = 0;
+    double best = 0;
     for (int i = 0; i < n; i++)
         if (root(s->chain_of, i) == i)
             order[n_chains++] = &s->chains[i];
@@ -174,20 +185,16 @@ static double gain(search *s, int n)
     if (n_chains < 2)
         return 0;
     qsort(order, (size_t)n_chains, sizeof *order, by_time);
-    for (int i = 0; i < n_chains; i++) {
-        int to = 0;
-        for (int k = 1; k < s->streams; k++)
-            to = stream[k] < stream[to] ? k : to;
-        if (i > 0 && s->streams < FX_MOST_STREAMS && order[i]->all.us > SIDE_US)
-            to = s->streams++;
-        order[i]->stream = to;
-        stream[to] += order[i]->all.us;
-        longest = stream[to] > longest ? stream[to] : longest;
-        all.us += order[i]->all.us;
-        all.full_us += order[i]->all.full_us;
+    for (int most = 2; most <= FX_MOST_STREAMS && most <= n_chains; most++) {
+        const int streams = place(n_chains, order, most, stream);
+        const double here = all ? n : won(stream, streams);
+        if ((here > best || (all && here == best)) && (all || fits(s, from, to, stream, streams))) {
+            best = here;
+            s->streams = streams;
+        }
     }
-    longest = all.full_us > longest ? all.full_us : longest;
-    return all.us - longest - SIDE_US * (s->streams - 1);
+    (void)place(n_chains, order, s->streams, stream);
+    return best;
 }
 
 /* The end of the best region that begins at `from`; `from`: there is none. */
@@ -197,9 +204,9 @@ static size_t best_end(search *s, size_t from)
     size_t end = from;
     for (size_t i = from; i < s->p->n_steps && i - from < MOST_STEPS; i++) {
         add_step(s, from, i);
-        double won = gain(s, (int)(i - from) + 1);
-        if (s->streams > 1 && won > best) {
-            best = won;
+        double here = gain(s, from, i);
+        if (s->streams > 1 && here > best) {
+            best = here;
             end = i + 1;
         }
         if (end > from && s->streams == 1)
@@ -208,25 +215,42 @@ static size_t best_end(search *s, size_t from)
     return end;
 }
 
+/* The step becomes one of a region: its product, if it is one, has less workspace. */
+static void share_workspace(search *s, fx_step *step)
+{
+    const size_t less = fx_stream_workspace_less(s->p, step);
+    for (const fx_stmt *at = step->body; less && at; at = at->next)
+        if (at->kind == FX_ST_CALL) {
+            fx_buf *ws = &s->p->bufs[at->call->buf[fx_kernel_buf(fx_kernel_get(at->call->kernel), "ws")]];
+            ws->numel = ws->dims[0] = fx_dim_plus(s->p->ctx, ws->numel, -(int64_t)(less / fx_dtype_size(ws->dtype)));
+        }
+}
+
 fx_status fx_pass_streams(fx_lower *l)
 {
     fx_program *p = l->program;
     if (!fx_target_is_gpu(&p->target) || (l->opt->off & FX_OFF(STREAMS)))
         return FX_OK;
-    search s = {.l = l, .p = p, .cost = FX_NEW_ARRAY(l->scratch, cost, p->n_steps + 1), .head = FX_NEW_ARRAY(l->scratch, int, p->n_steps + 1)};
+    search s = {.l = l, .p = p, .head = FX_NEW_ARRAY(l->scratch, int, p->n_steps + 1)};
     int regions = 0;
-    find_needs(&s, l->scratch);
+    const fx_touches touches = find_needs(&s, l->scratch);
+    s.costs = fx_stream_costs_of(l->scratch, p, &touches);
     for (size_t i = 0, end; i < p->n_steps; i = end > i ? end : i + 1) {
         end = best_end(&s, i);
         if (end == i)
             continue;
         for (size_t k = i; k < end; k++)
             add_step(&s, i, k);
-        (void)gain(&s, (int)(end - i));
+        (void)gain(&s, i, end - 1);
         regions++;
+        int number[FX_MOST_STREAMS] = {0}, sides = 0; /* side streams in the order of their first steps */
         for (size_t k = i; k < end; k++) {
+            const int stream = s.chains[root(s.chain_of, (int)(k - i))].stream;
+            if (stream && !number[stream])
+                number[stream] = ++sides;
             p->steps[k].region = regions;
-            p->steps[k].stream = s.chains[root(s.chain_of, (int)(k - i))].stream;
+            p->steps[k].stream = number[stream];
+            share_workspace(&s, &p->steps[k]);
         }
     }
     return FX_OK;

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-from graphs import CASES, graph_of
+from graphs import CASES, graph_of, numbers
 from test_emit import FXCC, HERE, HOST, HOST_INCLUDE, NVCC, WORK, run
 
 KEPT = """graph "g" imported
@@ -63,19 +63,21 @@ class OnHost(unittest.TestCase):
             emit(name, graph, folder="trained")
 
     @staticmethod
-    def build(program, sources, *, sanitize=False, flags_of=None):
+    def build(program, sources, *, sanitize=False, races=False, flags_of=None):
         """flags_of: of some sources, more flags. An object that is newer than its source is taken as it is."""
-        out = WORK / ("host.sanitize" if sanitize else "host.plain")
+        out = WORK / ("host.sanitize" if sanitize else "host.races" if races else "host.plain")
         launcher = os.environ.get("FXCC_CXX_LAUNCHER", "").split()
         flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-ffp-contract=off", f"-I{WORK}", f"-I{HERE}", f"-I{HOST_INCLUDE}"]
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if sanitize else []
-        run("make", "-s", "-C", HOST, f"CXX={' '.join([*launcher, 'g++'])}", f"OUT={out}", out / "libfxcu.a", *(["SANITIZE=1"] if sanitize else []))
+        told = ["-fsanitize=thread"] if races else []  # accesses, to the host's CUDA, which the program is linked with in place of that library
+        run("make", "-s", "-C", HOST, f"CXX={' '.join([*launcher, 'g++'])}", f"OUT={out}", out / "libfxcu.a",
+            *(["SANITIZE=1"] if sanitize else ["RACES=1"] if races else []))
         objects = []
         for source in sources:
             more = (flags_of or {}).get(source, [])
             objects.append(out / f"{source.parent.name}.{source.stem}{''.join(more)}.o")
             if not objects[-1].exists() or objects[-1].stat().st_mtime_ns <= source.stat().st_mtime_ns:
-                run(*launcher, "g++", *flags, *more, "-x", "c++", "-c", source, "-o", objects[-1])
+                run(*launcher, "g++", *flags, *told, *more, "-x", "c++", "-c", source, "-o", objects[-1])
         run("g++", *flags, *objects, out / "libfxcu.a", "-ldl", "-lm", "-pthread", "-o", program)
 
     def models(self):
@@ -179,26 +181,72 @@ class Checks(OnHost):
         self.check(folder, status=1, says=["lookup_check: status 16", "out of range"])
 
 
-def branches():
-    """Two chains of products between a product and a sum."""
-    tensors = "".join(f"parameter w{i} : f32[16, 16] = all {0.05 * (i + 1):.2f}\n" for i in range(7))
-    lines = [f"w{i} : f32[16, 16] = get_attr[w{i}]" for i in range(7)] + ["h : f32[5, 16] = linear.default(%x, %w0)"]
-    for chain, first in (("p", 1), ("q", 4)):
-        for k in range(3):
-            lines += [f"{chain}{k} : f32[5, 16] = linear.default(%{f'{chain}t{k - 1}' if k else 'h'}, %w{first + k})", f"{chain}t{k} : f32[5, 16] = tanh.default(%{chain}{k})"]
-    return graph_of([("x", "f32[5, 16]")], [*lines, "y : f32[5, 16] = sub.Tensor(%pt2, %qt2)", "z : f32[5, 16] = softmax.int(%y, 1)"], "%z", tensors=tensors)
+def inception():
+    """Two blocks of branches: of three, whose longest has two convolutions, and of two."""
+    tensors, lines = "", []
+
+    def conv(name, x, channels, size, relu=True):
+        nonlocal tensors
+        into = 8
+        tensors += numbers(f"w_{name}", into, channels, size, size)
+        lines.append(f"w_{name} : f32[{into}, {channels}, {size}, {size}] = get_attr[w_{name}]")
+        lines.append(f"c_{name} : f32[1, {into}, 8, 8] = conv2d.default(%{x}, %w_{name}, None, [1, 1], [{size // 2}, {size // 2}])")
+        if relu:
+            lines.append(f"{name} : f32[1, {into}, 8, 8] = relu.default(%c_{name})")
+
+    conv("stem", "x", 8, 3)
+    conv("a1", "stem", 8, 1)
+    conv("a2_0", "stem", 8, 1)
+    conv("a2_1", "a2_0", 8, 3)
+    lines.append("a3_0 : f32[1, 8, 8, 8] = max_pool2d.default(%stem, [3, 3], [1, 1], [1, 1])")
+    conv("a3_1", "a3_0", 8, 3)
+    lines.append("a : f32[1, 24, 8, 8] = cat.default([%a1, %a2_1, %a3_1], 1)")
+    conv("b1", "a", 24, 1)
+    conv("b2", "a", 24, 3)
+    lines.append("b : f32[1, 16, 8, 8] = cat.default([%b1, %b2], 1)")
+    conv("head", "b", 16, 3, relu=False)
+    return graph_of([("x", "f32[1, 8, 8, 8]")], lines, "%c_head", tensors=tensors)
 
 
-class Streams(unittest.TestCase):
-    """Chains on side streams."""
+class Streams(OnHost):
+    """Chains on side streams (lower/streams.c), also where it would not pay."""
 
-    def test_emitted(self):
-        source = (emit("branches", branches(), "--check") / "branches.cu").read_text()
-        self.assertEqual(source.count("_CALL_ON(ctx->side[0]"), 3)
-        self.assertEqual(len(re.findall(r".*cudaStreamWaitEvent.*\n", source)), 2)
+    def source(self):
+        folder = emit("inception", inception(), "--check", "--disable=pays")
+        return folder, (folder / "inception.cu").read_text()
+
+    def test_check(self):
+        """What is computed, against the interpreter; as a graph, too."""
+        folder, _ = self.source()
+        self.build(folder / "check", [folder / "inception.cu", folder / "inception_check.cu"])
+        for schedule in range(7):
+            run(folder / "check", cwd=folder, env=os.environ | {"FXCU_SCHEDULE": str(schedule)})
+
+    def program(self, **kind):
+        """streams.cu: with how many side streams begin in a run, and a convolution on one, whose weights it takes away."""
+        _, text = self.source()
+        sides = sum(map(int, re.findall(r"inception_fork\(ctx, (\d+), stream\)", text)))
+        layer = re.search(r"INCEPTION_CALL_ON\(ctx->side\[\d\], \"(\w+)\", inception_\w+\(weights,", text).group(1)
+        weight = re.search(rf"inception_{layer}\(const .*?weights->(\w+)", text, re.DOTALL).group(1)
+        self.assertEqual(sides, 3)
+        source = WORK / "streams_of_inception.cu"
+        source.write_text(f'#define INCEPTION_SIDES {sides}\n#define INCEPTION_TORN {weight}\n#define INCEPTION_TORN_LAYER "{layer}"\n#include "streams.cu"\n')
+        self.build(WORK / "streams", [source], **kind)
+        run(WORK / "streams", *(["right"] if "races" in kind else []), cwd=WORK)
+
+    def test_plain(self):
+        self.program()
+
+    def test_sanitizers(self):
+        self.program(sanitize=True)
+
+    def test_races(self):
+        self.program(races=True)
 
     def test_disabled(self):
-        self.assertNotIn("cudaStreamWaitEvent", (emit("branches", branches(), "--disable=streams", folder="one_stream") / "branches.cu").read_text())
+        for part in ("--disable=streams", ""):  # as here, where each kernel takes less than its launch
+            text = (emit("inception", inception(), *filter(None, [part]), folder="one_stream") / "inception.cu").read_text()
+            self.assertEqual(re.findall(r"cudaEvent\w+|ctx->side", text), [])
 
 
 class Builds(unittest.TestCase):
