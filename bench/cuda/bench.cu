@@ -69,6 +69,16 @@ double median(std::vector<double> values)
 
 /* ---- the model ----------------------------------------------------------------------------------------------------- */
 
+/* Side streams of the emitted file's, where it has some. */
+template <class C> auto side_streams(const C *ctx, int) -> decltype(ctx->side[0], std::vector<cudaStream_t>())
+{
+    return {std::begin(ctx->side), std::end(ctx->side)};
+}
+template <class C> std::vector<cudaStream_t> side_streams(const C *, long)
+{
+    return {};
+}
+
 class model {
 public:
     model(std::string from, const std::vector<size_t> &out_sizes) : folder(std::move(from)), weights(folder + "/net.bin"), sizes(out_sizes)
@@ -148,6 +158,13 @@ public:
 
     std::string folder;
     cudaStream_t stream = nullptr;
+    /* What the streams are given from here on waits for the event: so that layers come one after another, those of side streams, too. */
+    void in_line(cudaEvent_t event) const
+    {
+        CHECK(cudaStreamWaitEvent(stream, event, 0));
+        for (const cudaStream_t side : side_streams(ctx, 0))
+            CHECK(cudaStreamWaitEvent(side, event, 0));
+    }
 
 private:
     /* Models without weights have no file of them in their configuration. */
@@ -233,8 +250,9 @@ template <typename F> std::string measure(cudaStream_t stream, double seconds, F
     return text;
 }
 
-/* The calls of a run: an event behind each, names. */
+/* The calls of a run: an event behind each, for which the next one waits; names. */
 struct telling {
+    const model *of = nullptr;
     std::vector<const char *> names;
     std::vector<event> *events = nullptr; /* none: nobody asks */
 } tells;
@@ -253,6 +271,7 @@ void print_steps(model &m, int runs)
     m.run();
     m.wait();
     std::vector<event> none, events;
+    tells.of = &m;
     tells.events = &none;
     m.run(); /* counts them */
     m.wait();
@@ -394,8 +413,11 @@ static void bench_tell(const char *what, cudaStream_t stream)
     if (!tells.events)
         return;
     tells.names.push_back(what);
-    if (tells.names.size() < tells.events->size())
-        CHECK(cudaEventRecord((*tells.events)[tells.names.size()].e, stream));
+    if (tells.names.size() >= tells.events->size())
+        return;
+    const cudaEvent_t done = (*tells.events)[tells.names.size()].e;
+    CHECK(cudaEventRecord(done, stream));
+    tells.of->in_line(done);
 }
 
 int main(int argc, char **argv)
