@@ -163,7 +163,7 @@ double fx_call_flops(const fx_call_stmt *c)
 /* Convolutions whose sums may be split over blocks, by what their workspace holds. */
 static bool may_split(const fx_call_stmt *c)
 {
-    return c->kernel == FX_K_conv2d || c->kernel == FX_K_conv2d_pre;
+    return fx_kernel_is_conv2d(c->kernel);
 }
 
 int fx_launches_of(const fx_program *p, const fx_call_stmt *c)

@@ -79,6 +79,11 @@ int fx_kernel_in_step(const fx_kernel *k)
     return fx_kernel_buf(k, y >= 0 && k->buf[y].over_x ? "x" : "r");
 }
 
+bool fx_kernel_is_conv2d(fx_kernel_id id)
+{
+    return id == FX_K_conv2d || id == FX_K_conv2d_pre || id == FX_K_conv2d_post;
+}
+
 int fx_kernel_buf(const fx_kernel *k, const char *name)
 {
     for (int i = 0; i < k->n_bufs; i++) {
@@ -297,11 +302,13 @@ static fx_dim conv2d_extent(const fx_program *p, footprint *f, char arg)
     case 'w':
         if (dw)
             return product(f, 3, (fx_dim[]){field(f, "kh"), field(f, "kw"), round_up(f, all)});
-        if (f->c->kernel == FX_K_conv2d || f->c->kernel == FX_K_conv2d_pre)
+        if (fx_kernel_is_conv2d(f->c->kernel))
             return product(f, 5, (fx_dim[]){groups, round_up(f, oc), field(f, "kh"), field(f, "kw"), ic});
         return no_extent;
     case 's': /* scale, shift */
         return fx_dim_mul(f->ctx, groups, ic);
+    case 'g': /* gain */
+        return all;
     case 'b': /* as fxrt_bias_pack lays it out */
         return dw ? round_up(f, all) : product(f, 2, (fx_dim[]){groups, round_up(f, oc)});
     default:
@@ -386,6 +393,7 @@ static fx_dim extent_of(const fx_program *p, const fx_call_stmt *c, char arg)
     switch (c->kernel) {
     case FX_K_conv2d:
     case FX_K_conv2d_pre:
+    case FX_K_conv2d_post:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
         return conv2d_extent(p, &f, arg);

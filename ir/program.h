@@ -113,6 +113,7 @@ int fx_kernel_buf(const fx_kernel *k, const char *name);   /* position of a buff
 /* Position of the argument that is read in step with what is written, so that y may take its place; -1: none. The residual of a contraction,
  * or x where kernel.def says OVER(y). */
 int fx_kernel_in_step(const fx_kernel *k);
+bool fx_kernel_is_conv2d(fx_kernel_id id);            /* conv2d, also with more before or after it: the same weights and workspace */
 /* Whether a kernel computes tensors of dtype as they are: float32 always, float16 and bfloat16 by the kernels of GPUs. */
 bool fx_kernel_takes(const fx_target *target, fx_kernel_id kernel, fx_dtype dtype);
 

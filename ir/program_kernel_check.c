@@ -302,6 +302,7 @@ static void check_fields(fx_check *c, const fx_call_stmt *call)
     switch (call->kernel) {
     case FX_K_conv2d:
     case FX_K_conv2d_pre:
+    case FX_K_conv2d_post:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
         check_conv(c, call);

@@ -69,15 +69,19 @@ static int64_t source(bool transposed, int64_t o, int64_t k, int64_t stride, int
     return at >= 0 && at < in ? at : -1;
 }
 
-/* What conv2d_pre convolves; without a scale x itself. */
-static double prepared(float x, const float *scale, const float *shift, int64_t channel)
+/* What conv2d_pre has before the convolution, and conv2d_post after the activation; of other rows all are NULL. */
+typedef struct conv_more {
+    const float *scale, *shift, *gain;
+} conv_more;
+
+static double prepared(const fx_call_stmt *c, const conv_more *more, float x, int64_t channel)
 {
-    double v = scale ? (double)x * scale[channel] + shift[channel] : (double)x;
-    return scale && v < 0 ? 0 : v;
+    double v = (double)x * (more->scale ? more->scale[channel] : 1) + (more->shift ? more->shift[channel] : 0);
+    return c->kernel == FX_K_conv2d_pre && v < 0 ? 0 : v;
 }
 
 static void run_conv(const fx_program *p, const fx_call_stmt *c, const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b,
-                     const float *r, const float *scale, const float *shift, float *y)
+                     const float *r, const conv_more *more, float *y)
 {
     bool transposed = c->kernel == FX_K_conv_transpose2d, dw = c->kernel == FX_K_conv2d_dw;
     int64_t padded = dw ? 1 : round_up(d->oc, p->target.nr);
@@ -95,12 +99,12 @@ static void run_conv(const fx_program *p, const fx_call_stmt *c, const fxrt_conv
                 continue;
             const float *pixel = x + n * d->xs_n + ih * d->xs_h + iw * d->xs_w + g * d->ic;
             for (int64_t i = 0; i < d->ic; i++)
-                sum += prepared(pixel[i], scale, shift, g * d->ic + i) * w[packed_at(p, c, d, g, o, kh, kw, i)];
+                sum += prepared(c, more, pixel[i], g * d->ic + i) * w[packed_at(p, c, d, g, o, kh, kw, i)];
         }
         int64_t channel = g * d->oc + o;
-        if (r)
-            sum += r[n * d->rs_n + oh * d->rs_h + ow * d->rs_w + channel];
-        y[n * d->ys_n + oh * d->ys_h + ow * d->ys_w + channel] = (float)act(d->act, sum, d->act_a, d->act_b);
+        double add = r ? r[n * d->rs_n + oh * d->rs_h + ow * d->rs_w + channel] : 0;
+        double result = act(d->act, more->gain ? sum : sum + add, d->act_a, d->act_b);
+        y[n * d->ys_n + oh * d->ys_h + ow * d->ys_w + channel] = (float)(more->gain ? result * more->gain[channel] + add : result);
     }
 }
 
@@ -373,9 +377,10 @@ void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs)
     switch (c->kernel) {
     case FX_K_conv2d:
     case FX_K_conv2d_pre:
+    case FX_K_conv2d_post:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
-        run_conv(p, c, &d.conv2d, at[0], at[1], at[2], at[3], argument(k, bufs, "scale"), argument(k, bufs, "shift"), at[4]);
+        run_conv(p, c, &d.conv2d, at[0], at[1], at[2], at[3], &(conv_more){argument(k, bufs, "scale"), argument(k, bufs, "shift"), argument(k, bufs, "gain")}, at[4]);
         break;
     case FX_K_conv2d_weight_grad:
         run_weight_grad(&d.conv2d, at[0], argument(k, bufs, "g"), at[4]);

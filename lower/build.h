@@ -27,10 +27,13 @@ typedef struct fx_home {
  * by its root, the last node, at whose place it is emitted. */
 typedef struct fx_group {
     fx_node *anchor;               /* the contraction, NULL in pointwise regions */
-    fx_node *before, *scale, *shift; /* a convolution of relu(before scale + shift), by channel; NULL: of its operand */
+    fx_node *before, *scale, *shift; /* a convolution of relu(before scale + shift), by channel; before NULL: of its operand; scale, shift NULL: 1, 0 */
     fx_node *residual;             /* added after the bias; NULL: none */
     int act;                       /* FXRT_ACT_* after that */
     float act_a, act_b;
+    bool after;                    /* the residual is added after the activation, whose result is first multiplied by */
+    float gain;                    /* this, and */
+    fx_node *gain_by;              /* by channel, if it is not NULL */
     const char *tail;              /* for titles: " + add + relu" */
     fx_node *first;                /* first node of a pointwise region */
     int n_reads;                   /* bound on the tensors a pointwise region reads */
@@ -97,6 +100,10 @@ void fx_build_groups(fx_build *b);
 void fx_build_homes(fx_build *b);
 /* The activation a pointwise node is; false when it is none of runtime.h's menu. */
 bool fx_build_act(const fx_node *n, int *act, float *a, float *b);
+bool fx_build_is_pointwise(const fx_node *n);
+
+/* ---- build_conv.c: what a GPU's convolutions compute besides; their groups are there --------- */
+void fx_build_conv_groups(fx_build *b);
 
 /* ---- build_value.c: values, views, layouts, copies --------------------------------------------- */
 bool fx_build_is_constant(const fx_node *n);

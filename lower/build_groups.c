@@ -71,7 +71,7 @@ static bool is_contraction(const fx_node *n)
     return n->opcode == FX_CALL_FUNCTION && n->op->cls == FX_CLASS_CONTRACTION;
 }
 
-static bool is_pointwise(const fx_node *n)
+bool fx_build_is_pointwise(const fx_node *n)
 {
     return n->opcode == FX_CALL_FUNCTION && (n->op->cls == FX_CLASS_POINTWISE || n->op->id == FX_OP_clone);
 }
@@ -144,69 +144,6 @@ static void grow_tail(fx_build *b, fx_node *c, const uint32_t *position)
     b->group[last->id] = g;
 }
 
-/* ---- what a GPU's convolutions apply to what they read -------------------------------------------------------- */
-
-/* A constant for each channel of x: [channels, 1, 1], or one image's. */
-static bool is_by_channel(const fx_node *n, const fx_node *x)
-{
-    const fx_type *t = n ? n->type : NULL;
-    if (!t || !fx_build_is_constant(n) || t->kind != FX_TYPE_TENSOR || t->dtype != FX_F32 || (t->rank != 3 && t->rank != 4))
-        return false;
-    for (int i = 0; i < t->rank; i++)
-        if (i == t->rank - 3 ? !fx_dim_equal(t->dims[i], x->type->dims[1]) : !fx_dim_is(t->dims[i], 1))
-            return false;
-    return true;
-}
-
-/* n = x op constant by channel, in either order, for a tensor x of n's shape: x and the constant; NULL if n is nothing of the kind. */
-static fx_node *by_channel(const fx_node *n, fx_opid op, fx_node **constant)
-{
-    if (n->opcode != FX_CALL_FUNCTION || n->op->id != op || (op == FX_OP_add_Tensor && fx_node_float(n, 2) != 1))
-        return NULL;
-    for (int i = 0; i < 2; i++) {
-        fx_node *x = fx_node_input(n, i), *c = fx_node_input(n, 1 - i);
-        if (x && c && x->type->kind == FX_TYPE_TENSOR && x->type->dtype == FX_F32 && fx_type_same_shape(x->type, n->type) && is_by_channel(c, n)) {
-            *constant = c;
-            return x;
-        }
-    }
-    return NULL;
-}
-
-/* Whether a user of x is a convolution by the kernel that takes it: of floats, as on 16 bits tensor cores do more than is saved. */
-static bool convolves(const fx_build *b, const fx_node *n, const fx_node *x)
-{
-    if (n->opcode != FX_CALL_FUNCTION || n->op->id != FX_OP_convolution || fx_node_input(n, 0) != x || fx_node_bool(n, 6) || !fx_build_has_kernel(n))
-        return false;
-    bool depthwise = fx_node_int(n, 8) > 1 && fx_dim_is(x->type->dims[1], fx_node_int(n, 8)) && fx_dim_equal(n->type->dims[1], x->type->dims[1]);
-    for (int i = 0; i < n->n_operands; i++)
-        if (n->operands[i].def->type->dtype != FX_F32 || (i > 0 && n->operands[i].def == x))
-            return false;
-    return b->root[n->id] && n->type->dtype == FX_F32 && !depthwise;
-}
-
-/* Batch norm and ReLU that only convolutions read are computed as they read: x is in memory anyway, and goes through it once less in each direction. */
-static void take_before(fx_build *b, fx_node *relu)
-{
-    fx_node *scale, *shift, *sum = fx_node_input(relu, 0), *product, *x;
-    if (relu->type->rank != 4 || !fx_dim_known(relu->type->dims[1]) || sum->n_uses != 1 || !(product = by_channel(sum, FX_OP_add_Tensor, &shift)) ||
-        product->n_uses != 1 || !(x = by_channel(product, FX_OP_mul_Tensor, &scale)) || b->root[relu->id] || b->root[sum->id] || b->root[product->id])
-        return;
-    if (is_pointwise(x) && x->n_uses == 1 && !b->root[x->id]) /* not in memory otherwise: all is one loop */
-        return;
-    for (const fx_use *u = relu->first_use; u; u = u->next)
-        if (!convolves(b, u->user, relu))
-            return;
-    for (const fx_use *u = relu->first_use; u; u = u->next) {
-        fx_node *root = b->root[u->user->id];
-        fx_group *g = &b->group[root->id];
-        g->before = x;
-        g->scale = scale;
-        g->shift = shift;
-        b->root[relu->id] = b->root[sum->id] = b->root[product->id] = root;
-    }
-}
-
 /* Pointwise nodes join their users' region when all users are in one and have the same shape: then the value is a scalar
  * in the region's loop and never stored. */
 static fx_node *common_region(const fx_build *b, const fx_node *n)
@@ -215,7 +152,7 @@ static fx_node *common_region(const fx_build *b, const fx_node *n)
     if (b->opt->off & FX_OFF(FUSE))
         return NULL;
     for (const fx_use *u = n->first_use; u; u = u->next) {
-        if (!is_pointwise(u->user) || !fx_type_same_shape(u->user->type, n->type))
+        if (!fx_build_is_pointwise(u->user) || !fx_type_same_shape(u->user->type, n->type))
             return NULL;
         fx_node *r = b->root[u->user->id];
         if (!r || b->group[r->id].anchor || b->group[r->id].rows || (region && r != region))
@@ -250,11 +187,11 @@ static bool computed_again(fx_build *b, const fx_node *n)
     enum { MOST_REGIONS = 4 };
     fx_node *region[MOST_REGIONS];
     int regions = 0, operands = 0;
-    if (!is_pointwise(n) || !is_cheap(n) || (b->opt->off & FX_OFF(FUSE)))
+    if (!fx_build_is_pointwise(n) || !is_cheap(n) || (b->opt->off & FX_OFF(FUSE)))
         return false;
     for (const fx_use *u = n->first_use; u; u = u->next) {
         fx_node *r = b->root[u->user->id];
-        if (!is_pointwise(u->user) || !fx_type_same_shape(u->user->type, n->type) || !r || b->group[r->id].anchor)
+        if (!fx_build_is_pointwise(u->user) || !fx_type_same_shape(u->user->type, n->type) || !r || b->group[r->id].anchor)
             return false;
         int k = 0;
         while (k < regions && region[k] != r)
@@ -286,14 +223,13 @@ void fx_build_groups(fx_build *b)
     FX_FOR_NODES(b->g, n)
     if (is_contraction(n) && !b->root[n->id])
         grow_tail(b, n, position);
-    FX_FOR_NODES(b->g, n)
-    if (fx_target_is_gpu(&b->p->target) && !(b->opt->off & FX_OFF(FUSE)) && n->n_uses > 0 && n->opcode == FX_CALL_FUNCTION && n->op->id == FX_OP_relu && !b->root[n->id])
-        take_before(b, n);
+    if (fx_target_is_gpu(&b->p->target) && !(b->opt->off & FX_OFF(FUSE)))
+        fx_build_conv_groups(b);
     fx_build_row_groups(b, position);
     for (fx_node *n = b->g->last; n; n = n->prev) {
         if (n->opcode != FX_CALL_FUNCTION || b->root[n->id])
             continue;
-        fx_node *r = is_pointwise(n) ? common_region(b, n) : NULL;
+        fx_node *r = fx_build_is_pointwise(n) ? common_region(b, n) : NULL;
         if (!r && computed_again(b, n)) {
             b->again[n->id] = true;
             continue;

@@ -1,7 +1,5 @@
 /* lower/select_conv.c: convolutions become kernel calls.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <string.h>
-
 #include "lower/select.h"
 #include "runtime/cuda/conv_gemm.h"
 #include "runtime/cuda/conv_split.h"
@@ -19,11 +17,6 @@ static void set_image(fx_call_stmt *c, const fx_window *v, const char *h, const 
     fx_call_set_dim(c, name[2], v->strides[3]);
 }
 
-static bool is_plain(const fx_call_stmt *c)
-{
-    return c->kernel == FX_K_conv2d || c->kernel == FX_K_conv2d_pre;
-}
-
 /* Packs the weights of a call whose fields are set. */
 static fx_status pack(fx_build *b, const fx_node *n, const fx_call_stmt *c, fx_dtype type, const char *name, fx_node *weight, int *id)
 {
@@ -32,7 +25,7 @@ static fx_status pack(fx_build *b, const fx_node *n, const fx_call_stmt *c, fx_d
     const char *wname = fx_arena_printf(b->piece, "%s_weight", name);
     const float *w;
     float *packed;
-    if (is_plain(c))
+    if (fx_kernel_is_conv2d(c->kernel))
         return fx_select_packed_later(b, n, weight, type, &d, wname,
                                       fx_target_is_gpu(&b->p->target) ? "[groups * oc][kh][kw][ic]"
                                                                       : fx_arena_printf(b->p->arena, "[kh][kw][ic] in panels of %d output channels", b->tile.nr),
@@ -55,7 +48,7 @@ static size_t workspace(fx_build *b, const fx_call_stmt *c)
     fxrt_conv2d_desc d;
     fx_call_to_desc(c, &d);
     if (fx_target_is_gpu(&b->p->target))
-        return is_plain(c) && fx_call_is_static(c) ? fxrt_cuda_conv2d_workspace(&d) : 0;
+        return fx_kernel_is_conv2d(c->kernel) && fx_call_is_static(c) ? fxrt_cuda_conv2d_workspace(&d) : 0;
     switch (c->kernel) {
     case FX_K_conv_transpose2d: return fxrt_conv_transpose2d_workspace(&d, &b->tile, b->threads);
     case FX_K_conv2d_dw: return fxrt_conv2d_dw_workspace(&d, &b->tile, b->threads);
@@ -79,15 +72,19 @@ static fx_call_stmt *as_product(fx_build *b, const fx_call_stmt *c)
     return product;
 }
 
-/* A vector of constants by input channel. */
-static fx_status by_channel(fx_build *b, const fx_node *n, fx_node *constant, fx_dtype type, size_t channels, const char *name, int *id)
+/* An argument that is a vector: a number times a constant by channel, each of which may be missing (1, NULL). */
+static fx_status by_channel(fx_build *b, const fx_node *n, fx_call_stmt *c, const char *argument, float number, fx_node *constant, fx_dtype type, size_t channels,
+                            const char *name)
 {
-    const float *data;
+    const float *data = NULL;
     float *to;
-    FX_TRY(fx_build_constant(b, n, constant, "batch norm in front", &data));
-    *id = fx_select_packed(b, name, type, channels, NULL, &to);
-    memcpy(to, data, channels * sizeof *to);
-    fx_select_packed_end(b, *id);
+    if (constant)
+        FX_TRY(fx_build_constant(b, n, constant, argument, &data));
+    int id = fx_select_packed(b, fx_arena_printf(b->piece, "%s_%s", name, argument), type, channels, NULL, &to);
+    for (size_t i = 0; i < channels; i++)
+        to[i] = data ? data[i] * number : number;
+    fx_select_packed_end(b, id);
+    fx_call_set_buf(c, argument, id, fx_dim_of(0));
     return FX_OK;
 }
 
@@ -120,7 +117,11 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
     int64_t ic = x.dims[1].value / groups, oc = out.dims[1].value / groups;
     const fx_type *wt = w_node->type;
     bool depthwise = !transposed && groups > 1 && ic == 1 && oc == 1;
-    fx_call_stmt *c = fx_call_new(b, transposed ? FX_K_conv_transpose2d : depthwise ? FX_K_conv2d_dw : g.before ? FX_K_conv2d_pre : FX_K_conv2d);
+    fx_call_stmt *c = fx_call_new(b, transposed  ? FX_K_conv_transpose2d
+                                     : depthwise ? FX_K_conv2d_dw
+                                     : g.before  ? FX_K_conv2d_pre
+                                     : g.after   ? FX_K_conv2d_post
+                                                 : FX_K_conv2d);
     fxrt_conv2d_desc d = {
         .ic = (int32_t)ic, .oc = (int32_t)oc, .groups = (int32_t)groups, .kh = (int32_t)wt->dims[2].value, .kw = (int32_t)wt->dims[3].value,
         .sh = (int32_t)stride[0], .sw = (int32_t)stride[1], .ph = (int32_t)pad[0], .pw = (int32_t)pad[1],
@@ -132,7 +133,8 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
     set_image(c, &out, "oh", "ow", 'y');
     if (has_r)
         set_image(c, &r, NULL, NULL, 'r');
-    const char *title = fx_arena_printf(b->piece, "%s%s %dx%d%s %d->%d%s%s", g.before ? "scale + relu + " : "", transposed ? "conv_transpose2d" : depthwise ? "depthwise conv2d" : "conv2d", d.kh, d.kw,
+    const char *title = fx_arena_printf(b->piece, "%s%s%s %dx%d%s %d->%d%s%s", g.scale || g.shift ? "scale + " : "", g.before ? "relu + " : "",
+                                        transposed ? "conv_transpose2d" : depthwise ? "depthwise conv2d" : "conv2d", d.kh, d.kw,
                                         d.sh > 1 || d.sw > 1 ? fx_arena_printf(b->piece, "/%d", d.sh) : "", d.ic * d.groups, d.oc * d.groups,
                                         groups > 1 && !depthwise ? fx_arena_printf(b->piece, " in %d groups", d.groups) : "", g.tail);
     const char *name = fx_build_name(b, n);
@@ -142,19 +144,17 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
     if (fx_build_is_constant(w_node))
         FX_TRY(pack(b, n, c, type, name, w_node, &wbuf));
     else
-        FX_TRY(fx_select_packed_weight(b, root, w_node, type, &d, g.before ? FX_K_conv2d : (fx_kernel_id)c->kernel, name, &wbuf));
+        FX_TRY(fx_select_packed_weight(b, root, w_node, type, &d, c->kernel, name, &wbuf));
     if (!bias_node || fx_build_is_constant(bias_node))
         FX_TRY(fx_select_bias(b, n, bias_node, type, name, groups_of_bias, columns, multiple, &bias));
     else
         FX_TRY(fx_select_packed_bias(b, root, bias_node, type, groups_of_bias, columns, multiple, name, &bias));
-    if (g.before) {
-        int scale, shift;
-        size_t channels = (size_t)d.groups * (size_t)d.ic;
-        FX_TRY(by_channel(b, n, g.scale, type, channels, fx_arena_printf(b->piece, "%s_scale", name), &scale));
-        FX_TRY(by_channel(b, n, g.shift, type, channels, fx_arena_printf(b->piece, "%s_shift", name), &shift));
-        fx_call_set_buf(c, "scale", scale, fx_dim_of(0));
-        fx_call_set_buf(c, "shift", shift, fx_dim_of(0));
-    }
+    if (g.scale)
+        FX_TRY(by_channel(b, n, c, "scale", 1, g.scale, type, (size_t)d.groups * (size_t)d.ic, name));
+    if (g.shift)
+        FX_TRY(by_channel(b, n, c, "shift", 1, g.shift, type, (size_t)d.groups * (size_t)d.ic, name));
+    if (g.after)
+        FX_TRY(by_channel(b, n, c, "gain", g.gain, g.gain_by, type, (size_t)d.groups * (size_t)d.oc, name));
     size_t bytes = workspace(b, c);
     fx_call_stmt *product = as_product(b, c);
     if (product) {

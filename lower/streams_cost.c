@@ -60,7 +60,7 @@ static double tiles(double rows, double columns, double matrices, double terms)
 
 static double blocks_of_call(const sizes *s, const fx_call_stmt *c, double written)
 {
-    if (c->kernel == FX_K_conv2d || c->kernel == FX_K_conv2d_pre)
+    if (fx_kernel_is_conv2d(c->kernel))
         return tiles(field(s, c, "n") * field(s, c, "oh") * field(s, c, "ow"), field(s, c, "oc"), field(s, c, "groups"),
                      field(s, c, "kh") * field(s, c, "kw") * field(s, c, "ic"));
     if (c->kernel == FX_K_matmul)

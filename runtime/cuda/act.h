@@ -61,24 +61,41 @@ template <int N> FXRT_DEVICE void fxrt_cuda_act(float (&v)[N], int act, float a,
 #undef FXRT_CUDA_ACT
 }
 
-/* v[i] += from[i] and to[i] = v[i] for the first `live` of four neighbours; at once where `wide` (then live is 4 or more, or 0 or less). */
+/* The first `live` of four neighbours, zeros behind them; at once where `wide` (then live is 4 or more, or 0 or less). */
+template <class T> FXRT_DEVICE fxrt_cuda_vec<4> fxrt_cuda_load_four(const T *from, bool wide, int live)
+{
+    fxrt_cuda_vec<4> v = {};
+    if (wide && live > 0) {
+        v = fxrt_cuda_floats<4>(from);
+    } else {
+        FXRT_UNROLL
+        for (int i = 0; i < 4; i++) {
+            v.at[i] = i < live ? static_cast<float>(from[i]) : 0.0f;
+        }
+    }
+    return v;
+}
+/* v[i] += from[i], v[i] *= from[i] and to[i] = v[i] for such four. */
 template <class T> FXRT_DEVICE void fxrt_cuda_add_four(float *v, const T *from, bool wide, int live)
 {
     if (!from || live <= 0) {
         return;
     }
-    fxrt_cuda_vec<4> add = {};
-    if (wide) {
-        add = fxrt_cuda_floats<4>(from);
-    } else {
-        FXRT_UNROLL
-        for (int i = 0; i < 4; i++) {
-            add.at[i] = i < live ? static_cast<float>(from[i]) : 0.0f;
-        }
-    }
+    const fxrt_cuda_vec<4> add = fxrt_cuda_load_four(from, wide, live);
     FXRT_UNROLL
     for (int i = 0; i < 4; i++) {
         v[i] += add.at[i];
+    }
+}
+template <class T> FXRT_DEVICE void fxrt_cuda_scale_four(float *v, const T *from, bool wide, int live)
+{
+    if (live <= 0) {
+        return;
+    }
+    const fxrt_cuda_vec<4> by = fxrt_cuda_load_four(from, wide, live);
+    FXRT_UNROLL
+    for (int i = 0; i < 4; i++) {
+        v[i] *= by.at[i];
     }
 }
 template <class T> FXRT_DEVICE void fxrt_cuda_store_four(T *to, const float *v, bool wide, int live)

@@ -8,7 +8,8 @@
  * shared memory, what the next one needs is on its way to their registers. Nothing is unrolled into an im2col matrix: each element is
  * read where it lies, and one outside of the image is zero. */
 
-/* What is convolved: x as it lies; transposed; or max(0, x scale + shift), by input channel, where the image is: what is outside stays zero. */
+/* What is convolved: x as it lies; transposed; or max(0, x scale + shift), by input channel (no scale is 1, no shift 0), where the image is: what is outside
+ * stays zero. */
 enum { FXRT_CUDA_CONV_PLAIN, FXRT_CUDA_CONV_TRANSPOSED, FXRT_CUDA_CONV_PRE };
 
 /* What a block makes, and what of it a thread: TM x TN, in pieces of 4 x 4 that lie M / (TM / 4) and N / (TN / 4) apart, so that the
@@ -58,11 +59,12 @@ struct __align__(16) fxrt_cuda_conv_pixel {
 };
 
 /* V: neighbours in the innermost direction per access of x and w. wide: y, b and r allow four elements at once. parts: of each sum; each is a
- * result of its own in y, one after the other, and then of floats. Sums are floats always. scale and shift: of FXRT_CUDA_CONV_PRE. */
+ * result of its own in y, one after the other, and then of floats. Sums are floats always. scale and shift: of FXRT_CUDA_CONV_PRE. The result is
+ * act(sum + b + r) or, with a gain by output channel, act(sum + b) gain + r. */
 template <class Tile, int V, int Kind, class T, class Y>
 static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
     fxrt_cuda_conv(fxrt_conv2d_desc d, bool wide, int parts, const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b, const T *r,
-                   const T *__restrict__ scale, const T *__restrict__ shift, Y *y)
+                   const T *__restrict__ scale, const T *__restrict__ shift, const T *__restrict__ gain, Y *y)
 {
     constexpr bool Transposed = Kind == FXRT_CUDA_CONV_TRANSPOSED, Pre = Kind == FXRT_CUDA_CONV_PRE;
     constexpr int lanes = Tile::K / V;                /* threads that fetch one row of K elements */
@@ -157,8 +159,10 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
     };
     const auto keep = [&](int buffer) {
         fxrt_cuda_vec<V> by = {}, plus = {};
-        if (Pre && inside_next) { /* they are the same for all pixels, and soon in the first cache */
+        if (Pre && inside_next && scale) { /* they are the same for all pixels, and soon in the first cache */
             by = fxrt_cuda_floats<V>(scale + channel_next);
+        }
+        if (Pre && inside_next && shift) {
             plus = fxrt_cuda_floats<V>(shift + channel_next);
         }
         FXRT_UNROLL
@@ -167,7 +171,7 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
             for (int i = 0; i < m_fetches; i++) {
                 float value = static_cast<float>(x_next[i].at[j]);
                 if (Pre) {
-                    value = value * by.at[j] + plus.at[j];
+                    value = (scale ? value * by.at[j] : value) + plus.at[j];
                     value = value < 0.0f || (inside_next >> i & 1) == 0 ? 0.0f : value; /* NaN stays */
                 }
                 xs[buffer][lane * V + j][fetch_row + i * fetched] = value;
@@ -239,9 +243,17 @@ static __global__ void __launch_bounds__(Tile::threads, Tile::resident)
             for (int j = 0; j < pieces_n; j++) {
                 const int n = first_n + at_n + j * (Tile::N / pieces_n);
                 fxrt_cuda_add_four(&sum[0][4 * j], b ? b + column + n : nullptr, wide, d.oc - n);
-                fxrt_cuda_add_four(&sum[0][4 * j], add ? add + n : nullptr, wide, d.oc - n);
+                fxrt_cuda_add_four(&sum[0][4 * j], add && !gain ? add + n : nullptr, wide, d.oc - n);
             }
             fxrt_cuda_act(sum[0], d.act, d.act_a, d.act_b);
+            if (gain) {
+                FXRT_UNROLL
+                for (int j = 0; j < pieces_n; j++) {
+                    const int n = first_n + at_n + j * (Tile::N / pieces_n);
+                    fxrt_cuda_scale_four(&sum[0][4 * j], gain + column + n, wide, d.oc - n);
+                    fxrt_cuda_add_four(&sum[0][4 * j], add ? add + n : nullptr, wide, d.oc - n);
+                }
+            }
             FXRT_UNROLL
             for (int j = 0; j < pieces_n; j++) {
                 const int n = first_n + at_n + j * (Tile::N / pieces_n);
@@ -272,7 +284,7 @@ template <class Tile, int Kind> FXRT_HOST bool fxrt_cuda_conv_grid(const fxrt_co
 
 template <class Tile, int Kind, class T, class Y>
 FXRT_HOST cudaError_t fxrt_cuda_conv_launch(const fxrt_conv2d_desc *d, int parts, const T *x, const T *w, const T *b, const T *r, Y *y, cudaStream_t stream,
-                                            const T *scale = nullptr, const T *shift = nullptr)
+                                            const T *scale = nullptr, const T *shift = nullptr, const T *gain = nullptr)
 {
     dim3 grid;
     if (!fxrt_cuda_conv_grid<Tile, Kind>(d, parts, &grid) || d->ic < 1) {
@@ -281,34 +293,34 @@ FXRT_HOST cudaError_t fxrt_cuda_conv_launch(const fxrt_conv2d_desc *d, int parts
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) { /* an empty result */
         return cudaSuccess;
     }
-    const bool wide = d->oc % 4 == 0 && fxrt_cuda_points_by_four(d, b, r, y);
+    const bool wide = d->oc % 4 == 0 && fxrt_cuda_points_by_four(d, b, r, y, gain);
     if (fxrt_cuda_aligned(x, w, scale, shift) && fxrt_cuda_fours(d->ic, d->xs_n, d->xs_h, d->xs_w)) {
-        return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 4, Kind, T, Y>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, scale, shift, y);
+        return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 4, Kind, T, Y>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, scale, shift, gain, y);
     }
-    return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 1, Kind, T, Y>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, scale, shift, y);
+    return FXCC_LAUNCH((fxrt_cuda_conv<Tile, 1, Kind, T, Y>), grid, Tile::threads, 0, stream, *d, wide, parts, x, w, b, r, scale, shift, gain, y);
 }
 
 /* The tile that a group's channels fill best; `parts` as the kernel has them. */
 template <int Kind, class T, class Y>
 FXRT_HOST cudaError_t fxrt_cuda_conv_small_tiles(const fxrt_conv2d_desc *d, int parts, const T *x, const T *w, const T *b, const T *r, Y *y,
-                                                 cudaStream_t stream, const T *scale = nullptr, const T *shift = nullptr)
+                                                 cudaStream_t stream, const T *scale = nullptr, const T *shift = nullptr, const T *gain = nullptr)
 {
     if (d->oc <= fxrt_cuda_conv_narrow::N) {
-        return fxrt_cuda_conv_launch<fxrt_cuda_conv_narrow, Kind>(d, parts, x, w, b, r, y, stream, scale, shift);
+        return fxrt_cuda_conv_launch<fxrt_cuda_conv_narrow, Kind>(d, parts, x, w, b, r, y, stream, scale, shift, gain);
     }
-    return fxrt_cuda_conv_launch<fxrt_cuda_conv_small, Kind>(d, parts, x, w, b, r, y, stream, scale, shift);
+    return fxrt_cuda_conv_launch<fxrt_cuda_conv_small, Kind>(d, parts, x, w, b, r, y, stream, scale, shift, gain);
 }
 
 /* Large tiles do most arithmetic per byte, where there are enough of them to keep a device at work. */
 #define FXRT_CUDA_CONV_ENOUGH 256
 template <int Kind, class T>
 FXRT_HOST cudaError_t fxrt_cuda_conv_choose(const fxrt_conv2d_desc *d, const T *x, const T *w, const T *b, const T *r, T *y, cudaStream_t stream,
-                                            const T *scale = nullptr, const T *shift = nullptr)
+                                            const T *scale = nullptr, const T *shift = nullptr, const T *gain = nullptr)
 {
     dim3 grid;
     const bool fits = fxrt_cuda_conv_grid<fxrt_cuda_conv_large, Kind>(d, 1, &grid) && d->oc > fxrt_cuda_conv_narrow::N;
     if (fits && static_cast<unsigned long long>(grid.x) * grid.y * grid.z >= FXRT_CUDA_CONV_ENOUGH) {
-        return fxrt_cuda_conv_launch<fxrt_cuda_conv_large, Kind>(d, 1, x, w, b, r, y, stream, scale, shift);
+        return fxrt_cuda_conv_launch<fxrt_cuda_conv_large, Kind>(d, 1, x, w, b, r, y, stream, scale, shift, gain);
     }
-    return fxrt_cuda_conv_small_tiles<Kind>(d, 1, x, w, b, r, y, stream, scale, shift);
+    return fxrt_cuda_conv_small_tiles<Kind>(d, 1, x, w, b, r, y, stream, scale, shift, gain);
 }

@@ -15,6 +15,7 @@
 
 #include "../../runtime/cuda/conv2d.h"
 #include "../../runtime/cuda/conv2d_dw.h"
+#include "../../runtime/cuda/conv2d_post.h"
 #include "../../runtime/cuda/conv2d_pre.h"
 #include "../../runtime/cuda/conv_transpose2d.h"
 #ifdef FXCU_HOST
@@ -30,9 +31,10 @@ struct conv_case {
     bool bias, residual, in_place;
     int shift;  /* elements by which x and y begin past an aligned place */
     bool fours; /* all strides are multiples of four */
-    bool pre = false; /* of max(0, x scale + shift) */
+    enum { NOTHING, PRE, POST } more = NOTHING; /* of max(0, x scale + shift); act(sum + b) gain + r */
+    bool scale = true, shift_x = true;          /* which of them conv2d_pre is given */
 };
-static const float *pre_scale, *pre_shift; /* on the device, of the case at hand */
+static const float *case_scale, *case_shift, *case_gain; /* on the device, of the case at hand */
 static int cases, by_fours, splits; /* run; of these whose x and w allow 16 bytes; whose sums are split */
 
 /* From PyTorch's order, which conv_reference reads, to the kernels'. */
@@ -63,9 +65,9 @@ static bool right(const conv_case &c, const wanted &want, const std::vector<floa
             if (tell) {
                 fprintf(stderr,
                         "kind %d n%d %dx%dx%d -> %dx%dx%d groups %d k %dx%d s %d,%d p %d,%d d %d,%d act %d b%d r%d%s shift %d: "
-                        "element %zu: expected %.9g, got %.9g\n",
+                        "more %d element %zu: expected %.9g, got %.9g\n",
                         c.kind, d.n, d.ih, d.iw, d.ic, d.oh, d.ow, d.oc, d.groups, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.dh, d.dw, d.act,
-                        c.bias, c.residual, c.in_place ? " in place" : "", c.shift, i, expected, got);
+                        c.bias, c.residual, c.in_place ? " in place" : "", c.shift, c.more, i, expected, got);
             }
             return false;
         }
@@ -94,15 +96,24 @@ static bool run(conv_fn *f, conv_case c, bool tell = true) {
     const std::vector<float> b = random_values<float>(static_cast<size_t>(yc), 1.0f);
     const float scale = 2.0f / sqrtf(static_cast<float>(d.ic * d.kh * d.kw)); /* results of about 1: the rounding of long sums stays small */
     const std::vector<float> w = random_values<float>(static_cast<size_t>(yc * d.ic * d.kh * d.kw), scale);
-    const std::vector<float> scales = random_values<float>(static_cast<size_t>(xc), 2.0f), shifts = random_values<float>(static_cast<size_t>(xc), 1.0f);
+    const bool pre = c.more == conv_case::PRE, post = c.more == conv_case::POST;
+    const std::vector<float> scales = pre && c.scale ? random_values<float>(static_cast<size_t>(xc), 2.0f) : std::vector<float>(static_cast<size_t>(xc), 1.0f);
+    const std::vector<float> shifts = pre && c.shift_x ? random_values<float>(static_cast<size_t>(xc), 1.0f) : std::vector<float>(static_cast<size_t>(xc), 0.0f);
+    const std::vector<float> gains = random_values<float>(static_cast<size_t>(yc), 2.0f);
     std::vector<float> read = x;
-    for (int at = 0; c.pre && at < d.n * d.ih * d.iw * xc; at++) {
+    for (int at = 0; pre && at < d.n * d.ih * d.iw * xc; at++) {
         const int pixel = at / xc, row = pixel / d.iw;
         float &v = read[static_cast<size_t>(row / d.ih * d.xs_n + row % d.ih * d.xs_h + pixel % d.iw * d.xs_w + at % xc)];
         v = fmaxf(0.0f, v * scales[static_cast<size_t>(at % xc)] + shifts[static_cast<size_t>(at % xc)]);
     }
     wanted want(y_size);
-    conv_reference(&d, c.kind == TRANSPOSED, read.data(), w.data(), c.bias ? b.data() : nullptr, c.residual ? r.data() : nullptr, set_wanted, &want);
+    conv_reference(&d, c.kind == TRANSPOSED, read.data(), w.data(), c.bias ? b.data() : nullptr, c.residual && !post ? r.data() : nullptr, set_wanted, &want);
+    for (int at = 0; post && at < d.n * d.oh * d.ow * yc; at++) {
+        const int pixel = at / yc, column = pixel % d.ow, row = pixel / d.ow % d.oh, image = pixel / d.ow / d.oh;
+        double &v = want.value[static_cast<size_t>(image * d.ys_n + row * d.ys_h + column * d.ys_w + at % yc)];
+        v = v * static_cast<double>(gains[static_cast<size_t>(at % yc)]);
+        v += c.residual ? static_cast<double>(r[static_cast<size_t>(image * d.rs_n + row * d.rs_h + column * d.rs_w + at % yc)]) : 0.0;
+    }
 
     std::vector<float> x_shifted(shift, NAN), y_shifted(shift, NAN);
     x_shifted.insert(x_shifted.end(), x.begin(), x.end());
@@ -111,9 +122,10 @@ static bool run(conv_fn *f, conv_case c, bool tell = true) {
     } else {
         y_shifted.resize(shift + y_size, NAN);
     }
-    buffer<float> dx(x_shifted), dw(unpacked(c, w)), db(b), dr(r), dy(y_shifted), scale_at(scales), shift_at(shifts);
-    pre_scale = scale_at.at;
-    pre_shift = shift_at.at;
+    buffer<float> dx(x_shifted), dw(unpacked(c, w)), db(b), dr(r), dy(y_shifted), scale_at(scales), shift_at(shifts), gain_at(gains);
+    case_scale = pre && c.scale ? scale_at.at : nullptr;
+    case_shift = pre && c.shift_x ? shift_at.at : nullptr;
+    case_gain = post ? gain_at.at : nullptr;
     const size_t split = fxrt_cuda_conv2d_workspace(&d) / sizeof(float);
     buffer<float> ws(std::vector<float>(split + 1, NAN));
     float *const y = dy.at + shift;
@@ -143,11 +155,15 @@ static conv_case random_case(conv_kind kind, bool fours) {
 template <class Tile, int Kind>
 static cudaError_t with_tile(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *,
                              cudaStream_t stream) {
-    return fxrt_cuda_conv_launch<Tile, Kind>(d, 1, x, w, b, r, y, stream, pre_scale, pre_shift);
+    return fxrt_cuda_conv_launch<Tile, Kind>(d, 1, x, w, b, r, y, stream, case_scale, case_shift, case_gain);
 }
 static cudaError_t with_pre(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws,
                             cudaStream_t stream) {
-    return fxrt_cuda_conv2d_pre(d, x, w, b, r, pre_scale, pre_shift, y, ws, stream);
+    return fxrt_cuda_conv2d_pre(d, x, w, b, r, case_scale, case_shift, y, ws, stream);
+}
+static cudaError_t with_post(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws,
+                             cudaStream_t stream) {
+    return fxrt_cuda_conv2d_post(d, x, w, b, r, case_gain, y, ws, stream);
 }
 
 /* Races show under any schedule, and looking for them is slow. */
@@ -160,12 +176,15 @@ template <class F> static void schedules(const char *name, F test) {
 #endif
 }
 
-static void test_random(const char *name, conv_kind kind, std::initializer_list<conv_fn *> functions, int count, bool pre = false) {
+static void test_random(const char *name, conv_kind kind, std::initializer_list<conv_fn *> functions, int count,
+                        decltype(conv_case::more) more = conv_case::NOTHING) {
     cases = by_fours = splits = 0;
     schedules(name, [=] {
         for (int i = 0; i < count; i++) {
             conv_case c = random_case(kind, i % 2 == 0);
-            c.pre = pre;
+            c.more = more;
+            c.scale = i % 4 < 2;
+            c.shift_x = i % 6 < 3;
             for (conv_fn *f : functions) {
                 CHECK(run(f, c));
             }
@@ -186,6 +205,29 @@ static void test_activations() {
             d.groups = oc;
             d.ic = d.oc = 1;
             CHECK(run(fxrt_cuda_conv2d_dw, {d, DEPTHWISE, true, true, false, 0, false}));
+        }
+    }
+}
+
+/* What conv2d_pre pads is the result of scale, shift and ReLU: with x = 0, shift = 1 and weights of 1, sums count the taps inside the image. Were x
+ * padded in front of them, each would count all nine. */
+static void test_padding() {
+    const int side = 4;
+    for (int ic = 3; ic <= 4; ic++) { /* by one and by four channels */
+        fxrt_conv2d_desc d = square(1, side, ic, 1, 3, 1, 1);
+        d.xs_w = ic;
+        d.xs_h = side * d.xs_w;
+        d.xs_n = side * d.xs_h;
+        d.ys_w = 1;
+        d.ys_h = side;
+        d.ys_n = side * side;
+        const size_t channels = static_cast<size_t>(ic), pixels = static_cast<size_t>(side * side);
+        buffer<float> x(std::vector<float>(pixels * channels, 0.0f)), w(std::vector<float>(9 * channels, 1.0f)), y(pixels), one(std::vector<float>(channels, 1.0f));
+        CHECK_CUDA(fxrt_cuda_conv2d_pre(&d, x.at, w.at, nullptr, nullptr, one.at, one.at, y.at, nullptr, nullptr));
+        const std::vector<float> got = y.get();
+        for (int at = 0; at < side * side; at++) {
+            const int rows = at / side % (side - 1) == 0 ? 2 : 3, columns = at % side % (side - 1) == 0 ? 2 : 3;
+            CHECK(got[static_cast<size_t>(at)] == static_cast<float>(rows * columns * ic));
         }
     }
 }
@@ -250,9 +292,10 @@ static void test_split() {
         CHECK(fxrt_cuda_conv2d_workspace(&d) == one.parts * sizeof(float) * static_cast<size_t>(d.oh * d.ow * d.oc * d.groups));
         CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, one.residual, one.in_place, 0, false}));
         CHECK(run(fxrt_cuda_conv2d, {d, CONV, false, one.residual, one.in_place, 1, false}));
-        CHECK(run(with_pre, {d, CONV, true, one.residual, one.in_place, 1, false, true}));
+        CHECK(run(with_pre, {d, CONV, true, one.residual, one.in_place, 1, false, conv_case::PRE}));
+        CHECK(run(with_post, {d, CONV, true, one.residual, one.in_place, 0, false, conv_case::POST}));
     }
-    CHECK(splits == 12 && cases == 12);
+    CHECK(splits == 16 && cases == 16);
     /* Few terms, or enough blocks, or nothing at all. */
     fxrt_conv2d_desc d = square(1, 7, 511, 64, 1, 0, 1);
     CHECK(fxrt_cuda_conv2d_workspace(&d) == 0);
@@ -318,10 +361,14 @@ enum { SOME = 12 };
 
 int main() {
     test_random("conv2d", CONV, {fxrt_cuda_conv2d, with_tile<fxrt_cuda_conv_small, FXRT_CUDA_CONV_PLAIN>, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PLAIN>}, SOME);
-    test_random("conv2d_pre", CONV, {with_pre, with_tile<fxrt_cuda_conv_small, FXRT_CUDA_CONV_PRE>, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PRE>}, SOME, true);
+    test_random("conv2d_pre", CONV, {with_pre, with_tile<fxrt_cuda_conv_small, FXRT_CUDA_CONV_PRE>, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PRE>}, SOME,
+                conv_case::PRE);
+    test_random("conv2d_post", CONV, {with_post, with_tile<fxrt_cuda_conv_small, FXRT_CUDA_CONV_PLAIN>, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PLAIN>}, SOME,
+                conv_case::POST);
     test_random("conv_transpose2d", TRANSPOSED, {fxrt_cuda_conv_transpose2d, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_TRANSPOSED>}, SOME);
     test_random("conv2d_dw", DEPTHWISE, {fxrt_cuda_conv2d_dw}, 3 * SOME);
     schedules("activations", test_activations);
+    schedules("padding", test_padding);
     schedules("blocks", test_blocks);
     schedules("split sums", test_split);
     test_nan();

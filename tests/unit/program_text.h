@@ -62,6 +62,33 @@
     "    }\n" \
     "}\n"
 
+/* Convolutions of GPUs alone: one of what is scaled, shifted and passed through ReLU as it is read, one that scales its result and adds x to it. */
+#define GPU_CONVOLUTIONS \
+    "program \"gpu\"\ntarget name=\"cuda\" cflags=\"\" lanes=1 fma=true mr=1 nr=1 l1=65536 l2=4194304 pointer_bits=64 isa=\"cuda\" sm=75 threads=256\n" \
+    "sizes arena=128 weights=324 live=128 hash=0x0000000000000000\n" \
+    "buffer x : input 0 f32[1, 4, 4, 2]\n" \
+    "buffer y : output 0 f32[1, 4, 4, 2]\n" \
+    "buffer a : arena f32[1, 4, 4, 2] offset=0\n" \
+    "buffer w : weight f32[4] values={1.0, 2.0, 3.0, 4.0}\n" \
+    "buffer scale : weight f32[2] offset=64 values={1.0, -1.0}\n" \
+    "buffer shift : weight f32[2] offset=128 values={-1.0, 0.5}\n" \
+    "buffer gain : weight f32[2] offset=192 values={2.0, 0.25}\n" \
+    "buffer half : weight f16[2] offset=256 values={1.0, 1.0}\n" \
+    "buffer far : weight f32[1] offset=320 values={1.0}\n" \
+    "input x \"x\" = x f32[1, 4, 4, 2]\n" \
+    "output y \"y\" = y f32[1, 4, 4, 2]\n" \
+    "\n" \
+    "step before {\n" \
+    "    call conv2d_pre before(x=x, w=w, b=null, r=null, scale=scale, shift=shift, y=a, ws=null) {" GPU_CONVOLUTION "act=0, act_a=0.0, act_b=0.0}\n" \
+    "}\n" \
+    "\n" \
+    "step after {\n" \
+    "    call conv2d_post after(x=a, w=w, b=null, r=x, gain=gain, y=y, ws=null) {" GPU_CONVOLUTION "act=1, act_a=0.0, act_b=0.0}\n" \
+    "}\n"
+#define GPU_CONVOLUTION \
+    "n=1, ih=4, iw=4, ic=2, oh=4, ow=4, oc=2, groups=1, kh=1, kw=1, sh=1, sw=1, ph=0, pw=0, dh=1, dw=1, xs_n=32, xs_h=8, xs_w=2, ys_n=32, ys_h=8, ys_w=2, " \
+    "rs_n=32, rs_h=8, rs_w=2, "
+
 /* Parses and verifies; the messages, a line each. */
 static inline fx_status verify_text(const char *text, bool planned, fx_text *messages, fx_program **p)
 {

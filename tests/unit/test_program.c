@@ -141,6 +141,32 @@ START_TEST(damage_is_named)
 }
 END_TEST
 
+/* The same of the rows that GPUs alone have. */
+START_TEST(damage_of_gpu_convolutions_is_named)
+{
+    static const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"isa=\"cuda\" sm=75", "isa=\"generic\"", "call before: kernel conv2d_pre is one of GPUs, expected one that target 'cuda' has"},
+        {"scale=scale", "scale=scale+1", "call before reads elements [1, 2] of 'scale', which has 2"},
+        {"shift=shift", "shift=far", "call before reads elements [0, 1] of 'far', which has 1"},
+        {"scale=scale", "scale=half", "call before: expected f32 for argument scale, 'half' is f16"},
+        {"gain=gain", "gain=null", "call after: argument gain is missing"},
+        {"gain=gain", "gain=far", "call after reads elements [0, 1] of 'far', which has 1"},
+        {"b=null, r=null, scale", "b=null, r=null, scales", "expected 'scale', got 'scales'"},
+        {"y=a, ws=null) {n=1", "y=a, ws=null) {n=2", "call before reads elements [0, 63] of 'x', which has 32"},
+        {"gain=gain, y=y", "gain=gain, y=a", "call after writes elements of 'a' that it still reads as x"},
+    };
+    fx_text messages;
+    fx_program *p;
+    ck_assert_msg(verify_text(GPU_CONVOLUTIONS, true, &messages, &p) == FX_OK, "%s", messages.data);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ck_assert(verify_text(replaced(GPU_CONVOLUTIONS, cases[i].from, cases[i].to), true, &messages, &p) != FX_OK);
+        ck_assert_msg(strstr(messages.data, cases[i].says) != NULL, "expected '%s', got:\n%s", cases[i].says, messages.data);
+    }
+}
+END_TEST
+
 /* What the parser refuses, with line and column. */
 static const struct {
     const char *from, *to, *says;
@@ -414,6 +440,7 @@ static void add_tests(TCase *t)
 {
     tcase_add_test(t, the_good_program_verifies_and_prints_back);
     tcase_add_loop_test(t, damage_is_named, 0, (int)(sizeof damages / sizeof damages[0]));
+    tcase_add_test(t, damage_of_gpu_convolutions_is_named);
     tcase_add_loop_test(t, mistakes_have_line_and_column, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
     tcase_add_test(t, no_bytes_harm_the_parser);
     tcase_add_test(t, deep_nesting_is_refused);

@@ -5,7 +5,7 @@
 #include "fxcc/prove.h"
 #include "lower/lower.h"
 #include "tests/unit/draw.h"
-#include "tests/unit/fixture.h"
+#include "tests/unit/program_text.h"
 
 static const char *const target =
     "target name=\"generic\" cflags=\"\" lanes=1 fma=false mr=4 nr=4 l1=32768 l2=262144 pointer_bits=64 isa=\"generic\"\n";
@@ -480,6 +480,30 @@ START_TEST(kernel_calls)
 }
 END_TEST
 
+/* Vectors by channel are as long as the convolution has channels, and lie on nothing that it writes. */
+START_TEST(gpu_convolutions)
+{
+    static const struct {
+        const char *from, *to, *line;
+    } cases[] = {
+        {"scale=scale", "scale=scale", "before: call conv2d_pre: arguments within their buffers, preconditions; footprint"},
+        {"scale=scale", "scale=null", "before: call conv2d_pre: arguments within their buffers, preconditions; footprint"},
+        {"gain=gain", "gain=gain", "after: call conv2d_post: arguments within their buffers, preconditions; footprint"},
+        {"scale=scale", "scale=scale+1", "argument scale: elements [1, 2] of 'scale' are not proved to be below 2"},
+        {"shift=shift", "shift=far", "argument shift: elements [0, 1] of 'far' are not proved to be below 1"},
+        {"gain=gain", "gain=far", "argument gain: elements [0, 1] of 'far' are not proved to be below 1"},
+        {"shift=shift, y=a", "shift=a, y=a", "argument y may overlap shift, both in 'a'"},
+        {"r=x, gain=gain, y=y", "r=y+1, gain=gain, y=y", "argument r: elements [1, 32] of 'y' are not proved to be below 32"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lines l;
+        const char *text = replaced(GPU_CONVOLUTIONS, cases[i].from, cases[i].to);
+        prove(parsed(text), true, &l);
+        has_line(&l, cases[i].line, text);
+    }
+}
+END_TEST
+
 /* Steps on streams of their own: one that reads what another one writes, one that writes where another one's buffer lies. Verifier and prover each say so. */
 START_TEST(streams_that_meet)
 {
@@ -519,6 +543,7 @@ static void add(TCase *t)
     tcase_add_test(t, random_inplace);
     tcase_add_test(t, faults_are_found);
     tcase_add_test(t, kernel_calls);
+    tcase_add_test(t, gpu_convolutions);
     tcase_add_test(t, streams_that_meet);
 }
 
