@@ -26,8 +26,8 @@ import matrix  # noqa: E402
 
 MOST_BYTES = 1.3     # of the lower bound (docs/cuda.md, "Bytes")
 # Models that are above one of the two, and what they reach; docs/cuda.md says why.
-ABOVE = {"mixed": 1.56}
-MORE_KERNELS = {"mixed": 42, "big_model": 42}
+ABOVE = {}
+MORE_KERNELS = {"big_model": 42}
 RECOUNTED = ["simple_cnn", "mnist_cnn", "resnet18", "llama_small", "vit_small"]
 
 

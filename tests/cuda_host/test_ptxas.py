@@ -107,7 +107,7 @@ class Compiling(unittest.TestCase):
         self.assertEqual(rows["sum_rows"][3], "128")
 
     def test_runtime_does_not_spill(self):
-        kernels = {"test_conv.cu": ["fxrt_cuda_conv<fxrt_cuda_conv_shape<128, 64, 8, 8, 8>, 4, false, float, float>", "fxrt_cuda_dw<4, 3, float>"],
+        kernels = {"test_conv.cu": ["fxrt_cuda_conv<fxrt_cuda_conv_shape<128, 64, 8, 8, 8>, 4, 0, float, float>", "fxrt_cuda_conv<fxrt_cuda_conv_shape<64, 64, 16, 4, 4>, 4, 2, float, float>", "fxrt_cuda_dw<4, 3, float>"],
                    "test_rows.cu": ["fxrt_cuda_norm<true, false, fxrt_cuda_shape<4, 32, 32>, float>", "fxrt_cuda_softmax_columns<true, float>"],
                    "test_pools.cu": ["fxrt_cuda_pool_windows<false, 4, fxrt_resize2d_desc, float>", "fxrt_cuda_upsample<fxrt_cuda_bilinear, 1, float>"]}
         kernels |= {"test_conv_grad.cu": ["fxrt_cuda_weight_grad<4>", "fxrt_cuda_weight_grad_dw<8>"],
