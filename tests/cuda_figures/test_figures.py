@@ -69,6 +69,17 @@ def test_kernels(fxcc, model):
     assert model not in MORE_KERNELS or launches > inductors, "it makes no more than inductor now: take it out of MORE_KERNELS"
 
 
+@pytest.mark.parametrize("target", ["cuda", "cuda-sm_90"])
+def test_arena(fxcc, model, target, tmp_path):
+    """Side streams take at most a quarter more, or a MiB."""
+    bytes_of = {}
+    for options in ((), ("--disable=streams",)):
+        done = subprocess.run([fxcc, "compile", str(zoo_transformers.export(model).path), f"--target={target}", "--json", "-o", str(tmp_path), *options], stdout=subprocess.PIPE, check=True)
+        bytes_of[options] = json.loads(done.stdout)["arena_size"]
+    beside, alone = bytes_of.values()
+    assert 0 < beside <= max(1.25 * alone, alone + (1 << 20)), f"{beside} bytes with streams, {alone} without"
+
+
 @pytest.mark.parametrize("name", RECOUNTED)
 def test_recount(full, name):
     if not full:
