@@ -115,7 +115,7 @@ const struct argp jit_argp = {
     .options = (const struct argp_option[]){
         {"threads", KEY_THREADS, "N", 0, "most threads the emitted code may use (default 8)", 0},
         {"dim", KEY_DIM, "NAME=N", 0, "fix a size that the model leaves open, or narrow it (NAME=LO..HI); NAME is the symbol's or INPUT:AXIS", 0},
-        {"disable", KEY_DISABLE, "PARTS", 0, "parts of lowering not to do, to compare: fuse, layout, inplace, attention, merge, schedule, half", 0},
+        {"disable", KEY_DISABLE, "PARTS", 0, "parts of lowering not to do, to compare: fuse, layout, inplace, attention, merge, schedule, half, streams, pays, winograd", 0},
         {0}},
     .parser = parse_jit};
 

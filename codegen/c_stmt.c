@@ -208,7 +208,7 @@ static fx_status scan_call(void *user, const fx_stmt *s)
     fx_emit *e = user;
     const fx_kernel *k = fx_kernel_get(s->call->kernel);
     e->fact->calls++;
-    e->fact->products |= s->call->kernel == FX_K_matmul;
+    e->fact->products += fx_kernel_products(s->call->kernel);
     e->kernels[s->call->kernel] = true;
     int act = fx_kernel_field(k, "act");
     if (act >= 0)

@@ -7,7 +7,10 @@
 
 bool fx_cuda_has_products(const fx_emit *e)
 {
-    return e->kernels[FX_K_matmul];
+    bool any = false;
+    for (int k = 0; k < FX_K_COUNT; k++)
+        any |= e->kernels[k] && fx_kernel_products((fx_kernel_id)k) > 0;
+    return any;
 }
 
 bool fx_cuda_uses_products(const fx_emit *e, bool beside)
@@ -65,7 +68,7 @@ fx_status fx_cuda_call(void *user, const fx_stmt *s)
     const fx_kernel *k = fx_kernel_get(c->kernel);
     bool product = c->kernel == FX_K_matmul, attention = c->kernel == FX_K_attention; /* templates of the element's type */
     const char *function = product || attention ? fx_arena_printf(e->local, "%s<%s>", product ? "gemm" : "attention", fx_cuda_element(fx_call_dtype(e->p, c))) : k->name;
-    fx_c_put_call(e, c, fx_arena_printf(e->local, "return fxrt_cuda_%s", function), product ? "products, " : "", ", stream", !attention);
+    fx_c_put_call(e, c, fx_arena_printf(e->local, "return fxrt_cuda_%s", function), fx_kernel_products(c->kernel) > 0 ? "products, " : "", ", stream", !attention);
     return FX_OK;
 }
 

@@ -45,13 +45,17 @@ static void put_kernel_settings(fx_emit *e, fx_text *t)
     fx_printf(t, "#define FXRT_ACT_MASK 0x%xu /* activations that occur */\n", e->opt->shared ? ~0u : e->acts);
     fx_c_end_once(e, t);
     for (size_t i = 0; i < e->p->n_steps; i++) {
-        products += e->facts[i].products;
+        products += (size_t)e->facts[i].products;
         for (size_t k = 0; e->facts[i].products && k < e->facts[i].n_params; k++) {
             const fx_buf *b = &e->p->bufs[e->facts[i].params[k].buf];
             size_t *most = &workspace[e->p->steps[i].region > 0];
             if (b->workspace && fx_buf_bytes(b) > *most)
                 *most = fx_buf_bytes(b);
         }
+    }
+    for (int beside = 0; beside < 2; beside++) { /* behind cuBLASLt's is a kernel's own */
+        size_t lt = fx_target_products_workspace(&e->p->target) / (beside ? FX_MOST_STREAMS : 1);
+        workspace[beside] = workspace[beside] < lt ? workspace[beside] : lt;
     }
     if (products) {
         enum { SHARED = 256 };

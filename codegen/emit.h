@@ -43,7 +43,7 @@ typedef struct fx_step_facts {
     size_t n_params, cap_params;
     bool weights;                              /* reads some */
     size_t calls, loops;
-    bool products;                             /* CUDA: calls a product of matrices */
+    int products;                              /* CUDA: plans that its products of matrices need; 0: it calls none */
     bool wide;                                 /* some index does not fit an int */
     bool *symbols;                             /* by symbol, then by derived size: some size or index names it */
     size_t checks;                             /* CHECK statements: the step returns a status */

@@ -2,6 +2,8 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "driver/traffic.h"
 
+#include "lower/conv_ways.h"
+
 #include <string.h>
 
 /* An access of a statement list: elements that it touches, by the loops its index depends on. */
@@ -93,7 +95,7 @@ static int64_t windowed(const fx_call_stmt *c, const char *in, const char *out, 
 /* How many distinct elements argument `arg` has; INT64_MAX: as many as from its first to its last. Slices of rows and of channels have gaps. */
 static int64_t elements(const fx_call_stmt *c, const fx_kernel *k, char arg)
 {
-    if (!strcmp(k->desc, "conv2d") && c->kernel != FX_K_conv2d_weight_grad) {
+    if (!strcmp(k->desc, "conv2d") && fx_kernel_buf(k, "w") >= 0) {
         bool transposed = c->kernel == FX_K_conv_transpose2d;
         int64_t n = times(field(c, "n"), field(c, "groups"));
         if (arg == 'x') {
@@ -160,43 +162,45 @@ double fx_call_flops(const fx_call_stmt *c)
     return 0;
 }
 
-/* Convolutions whose sums may be split over blocks, by what their workspace holds. */
-static bool may_split(const fx_call_stmt *c)
+static bool has_workspace(const fx_program *p, const fx_call_stmt *c)
 {
-    return fx_kernel_is_conv2d(c->kernel);
+    int ws = fx_kernel_buf(fx_kernel_get(c->kernel), "ws");
+    return ws >= 0 && c->buf[ws] >= 0 && p->bufs[c->buf[ws]].numel.value > 0;
 }
 
 int fx_launches_of(const fx_program *p, const fx_call_stmt *c)
 {
     const fx_kernel *k = fx_kernel_get(c->kernel);
-    if (may_split(c)) {
-        int ws = fx_kernel_buf(k, "ws");
-        return c->buf[ws] >= 0 && p->bufs[c->buf[ws]].numel.value > 0 ? 2 : 1; /* sums split over blocks are added by a second kernel */
-    }
+    if (strcmp(k->desc, "conv2d") == 0)
+        return fx_conv_cost_of(c, has_workspace(p, c)).launches;
     return strcmp(k->desc, "gemm") == 0 && has_tail(p, c) ? 2 : 1;
 }
 
 static void touch_call(counting *t, const fx_call_stmt *c)
 {
     const fx_kernel *k = fx_kernel_get(c->kernel);
+    bool gpu = fx_target_is_gpu(&t->p->target), tail = false;
+    if (gpu && strcmp(k->desc, "conv2d") == 0) { /* parts of sums, panels, transformed tiles: written by one kernel and read by another */
+        fx_conv_cost cost = fx_conv_cost_of(c, has_workspace(t->p, c));
+        t->sum.workspace += cost.between;
+        tail = cost.tail;
+    } else if (gpu && strcmp(k->desc, "gemm") == 0) {
+        tail = has_tail(t->p, c);
+    }
     for (int i = 0; i < k->n_bufs; i++) {
         fx_dim lo, hi;
         if (c->buf[i] < 0)
             continue;
         const fx_buf *b = &t->p->bufs[c->buf[i]];
-        if (b->workspace) {
-            /* What cuBLASLt or a CPU's threads do in theirs is theirs; parts of split sums are written by one kernel and read by another. */
-            if (may_split(c) && fx_target_is_gpu(&t->p->target))
-                t->sum.workspace += 2 * (uint64_t)b->numel.value * fx_dtype_size(b->dtype);
+        if (b->workspace) /* what cuBLASLt or a CPU's threads do in theirs is theirs */
             continue;
-        }
         fx_call_footprint(t->p, c, i, &lo, &hi);
         int64_t count = hi.value >= lo.value ? hi.value - lo.value + 1 : 0;
         bool two = strlen(k->buf[i].name) > 1; /* "bias", "mask": strides may be 0 */
         count = least_of(count, two ? INT64_MAX : elements(c, k, k->buf[i].name[0]));
         uint64_t bytes = (uint64_t)count * fx_dtype_size(b->dtype);
         *(k->buf[i].written ? &t->sum.written : &t->sum.read) += bytes;
-        if (k->buf[i].written && strcmp(k->desc, "gemm") == 0 && fx_target_is_gpu(&t->p->target) && has_tail(t->p, c)) {
+        if (k->buf[i].written && tail) {
             t->sum.read += bytes;
             t->sum.written += bytes;
         }

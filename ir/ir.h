@@ -835,6 +835,16 @@ typedef struct fx_target {
 /* A preset (generic, x86_64-avx2, x86_64-avx512, native, aarch64, cortex-m4, cuda, cuda-sm_75, ..., cuda-sm_120) or a file of `key = value` lines. */
 fx_status fx_target_get(fx_context *ctx, const char *name_or_file, fx_target *out);
 bool fx_target_is_gpu(const fx_target *target);
+/* target_gpu.c: what data sheets say of a large device of the architecture: TFLOP/s of float32, and of 16-bit products with sums of floats on tensor cores
+ * (dense); GB/s of memory. */
+typedef struct fx_gpu_sheet {
+    int sm;
+    const char *name;
+    int multiprocessors;
+    double floats, tensors, memory;
+} fx_gpu_sheet;
+const fx_gpu_sheet *fx_target_sheet(const fx_target *target);
+size_t fx_target_products_workspace(const fx_target *target); /* of a GPU: bytes that cuBLASLt may use, as many as cuBLAS's own default on devices of its time */
 /* target_gpu.c: to be built for the architectures of a list, "80,90,120": code for each, and PTX of the newest. Sets archs and cflags. */
 fx_status fx_target_set_archs(fx_context *ctx, fx_target *target, const char *list);
 void fx_target_print(fx_text *t, const fx_target *target);            /* the file form; parses back */

@@ -93,11 +93,18 @@ int fx_kernel_buf(const fx_kernel *k, const char *name)
     return -1;
 }
 
-/* The kernels of runtime/cuda/ are templates over the elements' type, but for one. */
+/* The kernels of runtime/cuda/ are templates over the elements' type, but for some. */
 bool fx_kernel_takes(const fx_target *target, fx_kernel_id kernel, fx_dtype dtype)
 {
-    bool half = dtype == FX_F16 || dtype == FX_BF16;
-    return dtype == FX_F32 || (half && fx_target_is_gpu(target) && kernel != FX_K_conv2d_weight_grad);
+    bool floats = kernel == FX_K_conv2d_weight_grad || kernel == FX_K_conv2d_weight_grad_split || kernel == FX_K_conv2d_wino;
+    bool half = (dtype == FX_F16 || dtype == FX_BF16) && fx_target_is_gpu(target) && !floats;
+    return kernel == FX_K_conv2d_half ? half : half || dtype == FX_F32;
+}
+
+/* Two: shares of pixels, and the last one, which may be smaller. */
+int fx_kernel_products(fx_kernel_id kernel)
+{
+    return kernel == FX_K_matmul ? 1 : kernel == FX_K_conv2d_wino || kernel == FX_K_conv2d_half ? 2 : 0;
 }
 
 fx_dtype fx_call_dtype(const fx_program *p, const fx_call_stmt *c)
@@ -302,7 +309,9 @@ static fx_dim conv2d_extent(const fx_program *p, footprint *f, char arg)
     case 'w':
         if (dw)
             return product(f, 3, (fx_dim[]){field(f, "kh"), field(f, "kw"), round_up(f, all)});
-        if (fx_kernel_is_conv2d(f->c->kernel))
+        if (f->c->kernel == FX_K_conv2d_wino)
+            return product(f, 3, (fx_dim[]){fx_dim_of(36), oc, ic});
+        if (fx_kernel_is_conv2d(f->c->kernel) || f->c->kernel == FX_K_conv2d_half)
             return product(f, 5, (fx_dim[]){groups, round_up(f, oc), field(f, "kh"), field(f, "kw"), ic});
         return no_extent;
     case 's': /* scale, shift */
@@ -396,8 +405,11 @@ static fx_dim extent_of(const fx_program *p, const fx_call_stmt *c, char arg)
     case FX_K_conv2d_post:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
+    case FX_K_conv2d_wino:
+    case FX_K_conv2d_half:
         return conv2d_extent(p, &f, arg);
     case FX_K_conv2d_weight_grad:
+    case FX_K_conv2d_weight_grad_split:
         return weight_grad_extent(&f, arg);
     case FX_K_gemm:
     case FX_K_matmul:

@@ -116,6 +116,9 @@ int fx_kernel_in_step(const fx_kernel *k);
 bool fx_kernel_is_conv2d(fx_kernel_id id);            /* conv2d, also with more before or after it: the same weights and workspace */
 /* Whether a kernel computes tensors of dtype as they are: float32 always, float16 and bfloat16 by the kernels of GPUs. */
 bool fx_kernel_takes(const fx_target *target, fx_kernel_id kernel, fx_dtype dtype);
+/* Of a GPU: how many plans of products (of cuBLASLt) a call of the kernel needs at most; 0: it multiplies none. Its workspace begins with cuBLASLt's
+ * (fx_target_products_workspace), behind which is the kernel's own. */
+int fx_kernel_products(fx_kernel_id kernel);
 
 typedef struct fx_call_stmt {
     fx_kernel_id kernel;

@@ -83,6 +83,21 @@ static void check_act(fx_check *c, const fx_call_stmt *call)
         fx_check_bad(c, "call %s: activation %g does not exist", call->name, act);
 }
 
+/* Those that do not do without. */
+static bool needs_workspace(fx_kernel_id kernel)
+{
+    return kernel == FX_K_conv2d_wino || kernel == FX_K_conv2d_half || kernel == FX_K_conv2d_weight_grad_split;
+}
+
+/* Only 3 x 3, each pixel of one group. */
+static void check_wino(fx_check *c, const fx_call_stmt *call)
+{
+    static const struct { const char *name; int is; } fixed[] = {{"kh", 3}, {"kw", 3}, {"sh", 1}, {"sw", 1}, {"dh", 1}, {"dw", 1}, {"groups", 1}};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        if (!fx_dim_is(field(call, fixed[i].name), fixed[i].is))
+            fx_check_bad(c, "call %s: expected %s = %d, got %s", call->name, fixed[i].name, fixed[i].is, fx_check_text(c, field(call, fixed[i].name)));
+}
+
 static void check_conv(fx_check *c, const fx_call_stmt *call)
 {
     static const char *const sizes[] = {"n", "ih", "iw", "ic", "oh", "ow", "oc", "groups", "kh", "kw", "sh", "sw", "dh", "dw", "xs_n",
@@ -95,6 +110,8 @@ static void check_conv(fx_check *c, const fx_call_stmt *call)
         positive(c, call, residual);
     check_act(c, call);
     check_output(c, call, fx_dim_mul(c->ctx, field(call, "groups"), field(call, "oc")));
+    if (call->kernel == FX_K_conv2d_wino)
+        check_wino(c, call);
     if (call->kernel == FX_K_conv2d_dw && (!fx_dim_is(field(call, "ic"), 1) || !fx_dim_is(field(call, "oc"), 1)))
         fx_check_bad(c, "call %s: expected one channel a group, got ic %s, oc %s", call->name, fx_check_text(c, field(call, "ic")),
                      fx_check_text(c, field(call, "oc")));
@@ -305,9 +322,12 @@ static void check_fields(fx_check *c, const fx_call_stmt *call)
     case FX_K_conv2d_post:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
+    case FX_K_conv2d_wino:
+    case FX_K_conv2d_half:
         check_conv(c, call);
         break;
     case FX_K_conv2d_weight_grad:
+    case FX_K_conv2d_weight_grad_split:
         check_weight_grad(c, call);
         break;
     case FX_K_gemm:
@@ -368,7 +388,7 @@ void fx_check_call(fx_check *c, const fx_call_stmt *call)
     int before = c->findings;
     fx_dtype dtype = fx_call_dtype(c->p, call);
     if (!fx_kernel_takes(&c->p->target, call->kernel, dtype))
-        dtype = FX_F32;
+        dtype = fx_kernel_takes(&c->p->target, call->kernel, FX_F32) ? FX_F32 : FX_F16;
     for (int i = 0; i < k->n_fields; i++) {
         double v = call->field[i];
         if (call->sym[i]) {
@@ -383,7 +403,7 @@ void fx_check_call(fx_check *c, const fx_call_stmt *call)
         const char *arg = k->buf[i].name;
         bool ws = strcmp(arg, "ws") == 0;
         if (buf == -1) {
-            if (!k->buf[i].optional)
+            if (!k->buf[i].optional || (ws && needs_workspace(call->kernel)))
                 fx_check_bad(c, "call %s: argument %s is missing", call->name, arg);
             continue;
         }

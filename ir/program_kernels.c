@@ -80,6 +80,32 @@ static double prepared(const fx_call_stmt *c, const conv_more *more, float x, in
     return c->kernel == FX_K_conv2d_pre && v < 0 ? 0 : v;
 }
 
+/* Winograd's weights back to [oc][3][3][ic], a panel an output channel, which is what packed_at makes of a GPU's: a line t = G g gives g back by its first
+ * number, by what its second and third differ in, and by its last (points 0, 5/8, -5/8, 13/8, -13/8 and infinity). */
+static double wino_weight(const float *w, int64_t pairs, int row, int column)
+{
+    static const double a = 0.625, b = 1.625;
+    const double at_a = a * (a * a - b * b);
+    const double back[3][6] = {{a * a * b * b}, {0, at_a, -at_a}, {0, 0, 0, 0, 0, 1}};
+    double sum = 0;
+    for (int i = 0; i < 6; i++)
+    for (int j = 0; j < 6; j++)
+        sum += back[row][i] * back[column][j] * w[(i * 6 + j) * pairs];
+    return sum;
+}
+
+static float *wino_weights(const fx_program *p, const fx_call_stmt *c, const fxrt_conv2d_desc *d, const float *w, fx_arena *scratch)
+{
+    int64_t pairs = (int64_t)d->oc * d->ic;
+    float *to = FX_NEW_ARRAY(scratch, float, 9 * pairs + 1);
+    for (int64_t o = 0; o < d->oc; o++)
+    for (int kh = 0; kh < 3; kh++)
+    for (int kw = 0; kw < 3; kw++)
+    for (int64_t i = 0; i < d->ic; i++)
+        to[packed_at(p, c, d, 0, o, kh, kw, i)] = (float)wino_weight(w + o * d->ic + i, pairs, kh, kw);
+    return to;
+}
+
 static void run_conv(const fx_program *p, const fx_call_stmt *c, const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b,
                      const float *r, const conv_more *more, float *y)
 {
@@ -380,9 +406,17 @@ void fx_call_run(const fx_program *p, const fx_call_stmt *c, float *const *bufs)
     case FX_K_conv2d_post:
     case FX_K_conv2d_dw:
     case FX_K_conv_transpose2d:
+    case FX_K_conv2d_half:
         run_conv(p, c, &d.conv2d, at[0], at[1], at[2], at[3], &(conv_more){argument(k, bufs, "scale"), argument(k, bufs, "shift"), argument(k, bufs, "gain")}, at[4]);
         break;
+    case FX_K_conv2d_wino: {
+        fx_arena *scratch = fx_arena_create(p->ctx);
+        run_conv(p, c, &d.conv2d, at[0], wino_weights(p, c, &d.conv2d, at[1], scratch), at[2], at[3], &(conv_more){NULL, NULL, NULL}, at[4]);
+        fx_arena_free(scratch);
+        break;
+    }
     case FX_K_conv2d_weight_grad:
+    case FX_K_conv2d_weight_grad_split:
         run_weight_grad(&d.conv2d, at[0], argument(k, bufs, "g"), at[4]);
         break;
     case FX_K_gemm:

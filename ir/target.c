@@ -129,6 +129,12 @@ bool fx_target_is_gpu(const fx_target *target)
     return target->sm > 0;
 }
 
+size_t fx_target_products_workspace(const fx_target *target)
+{
+    enum { MIB = 1 << 20 };
+    return target->sm >= 90 ? 32 * (size_t)MIB : 8 * (size_t)MIB;
+}
+
 void fx_target_print(fx_text *t, const fx_target *target)
 {
     for (int i = 0; i < N_KEYS; i++) {

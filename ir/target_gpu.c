@@ -9,6 +9,18 @@
 static const int known[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 
+static const fx_gpu_sheet sheets[] = {
+    {75, "Quadro RTX 8000", 72, 16.3, 130, 672}, {80, "A100 40 GB", 108, 19.5, 312, 1555}, {86, "A40", 84, 37.4, 150, 696}, {89, "L40S", 142, 91.6, 362, 864},
+    {90, "H100 SXM", 132, 67, 989, 3350},        {100, "B200", 148, 80, 2250, 8000},      {120, "RTX PRO 6000", 188, 125, 504, 1792}};
+
+const fx_gpu_sheet *fx_target_sheet(const fx_target *target)
+{
+    const fx_gpu_sheet *at = sheets;
+    while (at + 1 < sheets + sizeof sheets / sizeof *sheets && at[1].sm <= target->sm)
+        at++;
+    return at;
+}
+
 /* "80" or "sm_80"; 0: none that is known. */
 static int parse_arch(const char *s, size_t n)
 {

@@ -93,21 +93,22 @@ static fx_status start_device(job *j)
     return FX_OK;
 }
 
-/* What cuBLASLt may use of the arena: products have a workspace of one size. */
+/* What cuBLASLt may use of the arena: workspaces begin with it. */
 static uint64_t products_workspace(const fx_gpu_code *g, bool *any)
 {
     uint64_t most = 0;
     *any = false;
     for (size_t i = 0; i < g->device_code.n_launches; i++) {
         const fx_call_stmt *c = g->device_code.launches[i].call;
-        if (!c || c->kernel != FX_K_matmul)
+        if (!c || !fx_kernel_products(c->kernel))
             continue;
         const int ws = c->buf[fx_kernel_buf(fx_kernel_get(c->kernel), "ws")];
         *any = true;
         if (ws >= 0 && fx_buf_bytes(&g->p->bufs[ws]) > most)
             most = fx_buf_bytes(&g->p->bufs[ws]);
     }
-    return most;
+    const uint64_t products = fx_target_products_workspace(&g->p->target);
+    return most < products ? most : products;
 }
 
 /* Kernels of calls whose sizes are known, and how their products are done; those of other calls are compiled when they are first made. */

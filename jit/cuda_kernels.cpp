@@ -148,6 +148,11 @@ static cudaError_t fxrt_cuda_matmul(const fxrt_gemm_desc *d, const float *x, con
 {
     return fxrt_cuda_gemm<float>(&now->products->products, d, x, w, b, r, y, ws, stream);
 }
+static cudaError_t fxrt_cuda_conv2d_wino(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws,
+                                         cudaStream_t stream)
+{
+    return fxrt_cuda_conv2d_wino(&now->products->products, d, x, w, b, r, y, ws, stream);
+}
 static cudaError_t fxrt_cuda_attention(const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *bias, const float *mask, float *o,
                                        const float *, cudaStream_t stream)
 {

@@ -7,6 +7,11 @@
 #include <time.h>
 
 #include "lower/select.h"
+#include "runtime/cuda/conv_share.h"
+
+#include "runtime/cuda/conv_wino.h"
+
+#include "runtime/cuda/wino_weights.h"
 
 /* Panels of one piece of the rows: what a thread does at a time. Its checksum is part of that of the piece's storage. */
 typedef struct unit {
@@ -59,7 +64,7 @@ static void pack_panel(const fx_build *b, const fx_fill *f, int64_t panel, float
     int64_t row = row_of(b, f, panel), n = rows_to(b, f, panel + 1) - row;
     const float *rows = fx_weight_rows_at(&f->rows, row, n);
     fxrt_gemm_desc d = {.n = n, .k = f->rows.width, .w_k = 1, .w_n = f->rows.width};
-    if (f->rows.turned && !f->is_conv) {
+    if (f->rows.turned && f->form == FX_FILL_GEMM) {
         rows = (const float *)fx_tensor_peek(&f->rows.pieces[0].t) + row;
         d.w_k = f->rows.turned;
         d.w_n = 1;
@@ -68,8 +73,10 @@ static void pack_panel(const fx_build *b, const fx_fill *f, int64_t panel, float
         rows = scratch;
     }
     float *to = f->packed + (size_t)panel * panel_size(b, f);
-    if (!f->is_conv) {
+    if (f->form == FX_FILL_GEMM) {
         fxrt_gemm_pack(&d, &b->tile, rows, to);
+    } else if (f->form == FX_FILL_WINO) {
+        fxrt_cuda_wino_weights(&f->conv, row, n, rows, f->packed);
     } else {
         fxrt_conv2d_desc c = f->conv;
         c.groups = 1;
@@ -142,7 +149,8 @@ static void run(void *user, int thread)
         }
         if (!f->packed)
             continue;
-        begin_pages(w, (char *)(f->packed + (size_t)u->panel * panel_size(w->b, f)), (size_t)u->panels * panel_size(w->b, f) * sizeof(float));
+        if (f->form != FX_FILL_WINO)
+            begin_pages(w, (char *)(f->packed + (size_t)u->panel * panel_size(w->b, f)), (size_t)u->panels * panel_size(w->b, f) * sizeof(float));
         for (int64_t k = 0; k < u->panels; k++)
             pack_panel(w->b, f, u->panel + k, w->scratch + (size_t)thread * w->scratch_size);
     }
@@ -312,20 +320,20 @@ static fx_status check_turned(fx_build *b, fx_fill *f)
     return data ? FX_OK : fx_tensor_touch(b->ctx, t);
 }
 
-fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, fx_dtype type, const fxrt_conv2d_desc *conv, const char *name, const char *note,
-                                 int *id)
+fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, fx_dtype type, fx_fill_form form, const fxrt_conv2d_desc *conv,
+                                 const char *name, const char *note, int *id)
 {
     fx_fill *f = FX_NEW(b->scratch, fx_fill);
     FX_TRY(fx_build_constant_rows(b, user, weight, "weight", &f->rows));
     FX_TRY(check_turned(b, f));
     f->group_rows = f->rows.n;
+    f->form = form;
     if (conv) {
-        f->is_conv = true;
         f->conv = *conv;
         f->group_rows = conv->oc;
     }
     int64_t panels = f->group_rows ? f->rows.n / f->group_rows * panels_per_group(b, f) : 0;
-    fx_dim numel = fx_dim_of(panels * (int64_t)panel_size(b, f));
+    fx_dim numel = fx_dim_of(form == FX_FILL_WINO ? (int64_t)fxrt_cuda_wino_weights_size(conv) : panels * (int64_t)panel_size(b, f));
     f->buf = *id = fx_program_buf(b->p, FX_BUF_WEIGHT, name, type, 1, &numel);
     b->p->bufs[*id].note = note;
     if (numel.value)

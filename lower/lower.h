@@ -17,7 +17,8 @@
     X(SCHEDULE, "schedule", "isl reorders and tiles plain loop nests")                                                 \
     X(HALF, "half", "a GPU's kernels take float16 and bfloat16 as they are: without it they are converted around them") \
     X(STREAMS, "streams", "a GPU's independent chains of steps on streams of their own")                               \
-    X(PAYS, "pays", "these only where it is reckoned to pay: without it wherever there are some")
+    X(PAYS, "pays", "these only where it is reckoned to pay: without it wherever there are some")                       \
+    X(WINOGRAD, "winograd", "for a GPU, 3 x 3 convolutions with many multiplications by Winograd's F(4,3)")
 enum {
 #define FX_X(id, name, doc) FX_PART_##id,
     FX_LOWER_PARTS(FX_X)

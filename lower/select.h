@@ -17,24 +17,24 @@ void fx_call_set_act(fx_call_stmt *c, const fx_group *g);
 /* A buffer of so many bytes for the step's own use; -1 when it needs none. */
 int fx_select_workspace(fx_build *b, const char *name, size_t bytes);
 int fx_select_workspace_dim(fx_build *b, const char *name, fx_dim floats);
-size_t fx_select_products_workspace(const fx_target *t); /* of a GPU: bytes that cuBLASLt may use, as many as cuBLAS's own default on devices of its time */
 float *fx_select_floats(fx_build *b, size_t n); /* zeroed, where vectors of them lie in one line of the cache each */
 /* A weight buffer of n elements of type; *data is where to pack them, as floats, of which fx_select_packed_end makes the buffer's elements. */
 int fx_select_packed(fx_build *b, const char *name, fx_dtype type, size_t n, const char *note, float **data);
 void fx_select_packed_end(const fx_build *b, int id);
-/* A weight buffer into which fx_build_fill packs panels of nr rows of a constant: as fxrt_conv2d_pack does (conv; oc rows are a group), or
- * fxrt_gemm_pack (NULL). */
+/* A weight buffer into which fx_build_fill packs panels of nr rows of a constant: as fxrt_gemm_pack does (conv is NULL), as fxrt_conv2d_pack (oc rows are a
+ * group), or by fxrt_cuda_wino_weights, whose panels are rows, spread over 36 matrices. */
+typedef enum fx_fill_form { FX_FILL_GEMM, FX_FILL_CONV, FX_FILL_WINO } fx_fill_form;
 typedef struct fx_fill {
     struct fx_fill *next;
     fx_weight_rows rows;
     int64_t group_rows;
-    bool is_conv;
-    fxrt_conv2d_desc conv;
+    fx_fill_form form;
+    fxrt_conv2d_desc conv;        /* but for products */
     int buf;                      /* -1: none, rows are only checked */
     float *packed;                /* in the end the buffer's elements, if those are of 16 bits */
 } fx_fill;
-fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, fx_dtype type, const fxrt_conv2d_desc *conv, const char *name, const char *note,
-                                 int *id);
+fx_status fx_select_packed_later(fx_build *b, const fx_node *user, fx_node *weight, fx_dtype type, fx_fill_form form, const fxrt_conv2d_desc *conv,
+                                 const char *name, const char *note, int *id);
 /* A bias packed for a kernel; *id is -1 without one. */
 fx_status fx_select_bias(fx_build *b, const fx_node *n, fx_node *bias, fx_dtype type, const char *name, int32_t groups, int32_t per_group,
                          int32_t multiple, int *id);

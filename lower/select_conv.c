@@ -1,8 +1,8 @@
 /* lower/select_conv.c: convolutions become kernel calls.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include "lower/conv_ways.h"
 #include "lower/select.h"
 #include "runtime/cuda/conv_gemm.h"
-#include "runtime/cuda/conv_split.h"
 
 /* Dims and strides of an image, under the names the descriptor has for them: "ih" "iw", "xs_n" "xs_h" "xs_w". */
 static void set_image(fx_call_stmt *c, const fx_window *v, const char *h, const char *w, char stride)
@@ -25,8 +25,10 @@ static fx_status pack(fx_build *b, const fx_node *n, const fx_call_stmt *c, fx_d
     const char *wname = fx_arena_printf(b->piece, "%s_weight", name);
     const float *w;
     float *packed;
-    if (fx_kernel_is_conv2d(c->kernel))
-        return fx_select_packed_later(b, n, weight, type, &d, wname,
+    if (c->kernel == FX_K_conv2d_wino)
+        return fx_select_packed_later(b, n, weight, type, FX_FILL_WINO, &d, wname, "[6 * 6][oc][ic], transformed for Winograd's F(4,3)", id);
+    if (fx_kernel_is_conv2d(c->kernel) || c->kernel == FX_K_conv2d_half)
+        return fx_select_packed_later(b, n, weight, type, FX_FILL_CONV, &d, wname,
                                       fx_target_is_gpu(&b->p->target) ? "[groups * oc][kh][kw][ic]"
                                                                       : fx_arena_printf(b->p->arena, "[kh][kw][ic] in panels of %d output channels", b->tile.nr),
                                       id);
@@ -48,7 +50,7 @@ static size_t workspace(fx_build *b, const fx_call_stmt *c)
     fxrt_conv2d_desc d;
     fx_call_to_desc(c, &d);
     if (fx_target_is_gpu(&b->p->target))
-        return fx_kernel_is_conv2d(c->kernel) && fx_call_is_static(c) ? fxrt_cuda_conv2d_workspace(&d) : 0;
+        return fx_conv_workspace(&b->p->target, c);
     switch (c->kernel) {
     case FX_K_conv_transpose2d: return fxrt_conv_transpose2d_workspace(&d, &b->tile, b->threads);
     case FX_K_conv2d_dw: return fxrt_conv2d_dw_workspace(&d, &b->tile, b->threads);
@@ -138,6 +140,9 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
                                         d.sh > 1 || d.sw > 1 ? fx_arena_printf(b->piece, "/%d", d.sh) : "", d.ic * d.groups, d.oc * d.groups,
                                         groups > 1 && !depthwise ? fx_arena_printf(b->piece, " in %d groups", d.groups) : "", g.tail);
     const char *name = fx_build_name(b, n);
+    fx_call_stmt *product = as_product(b, c);
+    if (!product)
+        c->kernel = fx_conv_way(b->opt, c, type, fx_build_is_constant(w_node));
     fx_node *bias_node = fx_node_input(n, 2);
     int bias, wbuf, groups_of_bias = depthwise ? 1 : d.groups, columns = depthwise ? d.groups : d.oc;
     int multiple = depthwise ? b->tile.lanes : b->tile.nr;
@@ -155,12 +160,8 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
         FX_TRY(by_channel(b, n, c, "shift", 1, g.shift, type, (size_t)d.groups * (size_t)d.ic, name));
     if (g.after)
         FX_TRY(by_channel(b, n, c, "gain", g.gain, g.gain_by, type, (size_t)d.groups * (size_t)d.oc, name));
-    size_t bytes = workspace(b, c);
-    fx_call_stmt *product = as_product(b, c);
-    if (product) {
-        c = product;
-        bytes = fx_select_products_workspace(&b->p->target);
-    }
+    size_t bytes = product ? fx_target_products_workspace(&b->p->target) : workspace(b, c);
+    c = product ? product : c;
     fx_call_set_window(c, "x", &x);
     fx_call_set_buf(c, "w", wbuf, fx_dim_of(0));
     fx_call_set_buf(c, "b", bias, fx_dim_of(0));
@@ -207,6 +208,9 @@ fx_status fx_select_weight_grad(fx_build *b, fx_node *root)
     fx_call_set_dim(c, "n", x.dims[0]);
     set_image(c, &x, "ih", "iw", 'x');
     set_image(c, &g, "oh", "ow", 'y');
+    c->kernel = fx_conv_way(b->opt, c, type, false);
+    if (c->kernel == FX_K_conv2d_weight_grad_split)
+        fx_call_set_buf(c, "ws", fx_select_workspace(b, name, fx_conv_workspace(&b->p->target, c)), fx_dim_of(0));
     fx_call_set_window(c, "x", &x);
     fx_call_set_window(c, "g", &g);
     fx_call_set_window(c, "y", &out);

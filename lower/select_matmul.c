@@ -86,19 +86,13 @@ static void set_rows(fx_build *b, fx_call_stmt *c, const product *p, const fx_wi
     fx_call_set_dim(c, row, stride);
 }
 
-size_t fx_select_products_workspace(const fx_target *t)
-{
-    enum { MIB = 1 << 20 };
-    return t->sm >= 90 ? 32 * (size_t)MIB : 8 * (size_t)MIB;
-}
-
 /* Floats to pack one w into: panels of nr columns. */
 static int matmul_workspace(fx_build *b, const fx_call_stmt *c, const char *name)
 {
     fxrt_gemm_desc d;
     fx_call_to_desc(c, &d);
     if (fx_target_is_gpu(&b->p->target))
-        return fx_select_workspace(b, name, fx_select_products_workspace(&b->p->target));
+        return fx_select_workspace(b, name, fx_target_products_workspace(&b->p->target));
     if (fx_call_is_static(c))
         return fx_select_workspace(b, name, fxrt_matmul_workspace(&d, &b->tile, b->threads));
     fx_dim nr = fx_dim_of(b->tile.nr);
@@ -135,7 +129,7 @@ static fx_status emit(fx_build *b, fx_node *root, product *p, const char *title)
     const char *name = fx_build_name(b, n);
     int bias, wbuf = -1;
     if (p->packed)
-        FX_TRY(fx_select_packed_later(b, n, p->packed, p->type, NULL, fx_arena_printf(b->piece, "%s_weight", name),
+        FX_TRY(fx_select_packed_later(b, n, p->packed, p->type, FX_FILL_GEMM, NULL, fx_arena_printf(b->piece, "%s_weight", name),
                                       gpu ? "[out][in]" : fx_arena_printf(b->p->arena, "[in] in panels of %d outputs", b->tile.nr), &wbuf));
     FX_TRY(fx_select_bias(b, n, p->bias, p->type, name, 1, (int32_t)p->n.value, b->tile.nr, &bias));
     fx_call_set_window(c, "x", &p->x);

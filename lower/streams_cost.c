@@ -35,18 +35,6 @@ static double up(double n, double by)
     return (double)(int64_t)((n + by - 1) / by);
 }
 
-/* Of the largest device that has the architecture, or the one before it. */
-static int multiprocessors(int sm)
-{
-    static const struct {
-        int sm, n;
-    } devices[] = {{75, 72}, {80, 108}, {86, 84}, {89, 142}, {90, 132}, {100, 148}, {120, 188}};
-    int n = devices[0].n;
-    for (size_t i = 0; i < sizeof devices / sizeof *devices && devices[i].sm <= sm; i++)
-        n = devices[i].n;
-    return n;
-}
-
 /* ---- time ---------------------------------------------------------------------------------------------------------------- */
 
 /* Tiles of 64 x 64, long sums in parts, as runtime/cuda/ launches them; cuBLASLt is taken to do as these do. */
@@ -63,6 +51,10 @@ static double blocks_of_call(const sizes *s, const fx_call_stmt *c, double writt
     if (fx_kernel_is_conv2d(c->kernel))
         return tiles(field(s, c, "n") * field(s, c, "oh") * field(s, c, "ow"), field(s, c, "oc"), field(s, c, "groups"),
                      field(s, c, "kh") * field(s, c, "kw") * field(s, c, "ic"));
+    if (c->kernel == FX_K_conv2d_half)
+        return tiles(field(s, c, "n") * field(s, c, "oh") * field(s, c, "ow"), field(s, c, "oc"), 1, field(s, c, "kh") * field(s, c, "kw") * field(s, c, "ic"));
+    if (c->kernel == FX_K_conv2d_wino)
+        return tiles(field(s, c, "n") * up(field(s, c, "oh"), 4) * up(field(s, c, "ow"), 4), field(s, c, "oc"), 36, field(s, c, "ic"));
     if (c->kernel == FX_K_matmul)
         return tiles(field(s, c, "m"), field(s, c, "n"), field(s, c, "batch"), field(s, c, "k"));
     return written / 1024;
@@ -72,7 +64,7 @@ static double blocks_of_call(const sizes *s, const fx_call_stmt *c, double writt
 static fx_step_cost cost_of(const sizes *s, const fx_step *step, const fx_touch *touches, size_t n)
 {
     const fx_program *p = s->p;
-    double bytes = 0, written = 0, blocks = 0, most = (double)BLOCKS_AT_ONCE * multiprocessors(p->target.sm);
+    double bytes = 0, written = 0, blocks = 0, most = (double)BLOCKS_AT_ONCE * fx_target_sheet(&p->target)->multiprocessors;
     fx_step_cost cost = {0};
     for (size_t i = 0; i < n; i++) {
         const fx_touch *a = &touches[i];
@@ -100,9 +92,9 @@ static fx_step_cost cost_of(const sizes *s, const fx_step *step, const fx_touch 
 
 size_t fx_stream_workspace_less(const fx_program *p, const fx_step *step)
 {
-    const size_t usual = fx_select_products_workspace(&p->target);
+    const size_t usual = fx_target_products_workspace(&p->target);
     for (const fx_stmt *s = step->body; s; s = s->next)
-        if (s->kind == FX_ST_CALL && s->call->kernel == FX_K_matmul)
+        if (s->kind == FX_ST_CALL && fx_kernel_products(s->call->kernel))
             return usual - usual / FX_MOST_STREAMS;
     return 0;
 }

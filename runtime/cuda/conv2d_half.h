@@ -1,8 +1,7 @@
-/* conv2d_half.h: convolution of 16-bit images, by tensor cores where that pays. Follows gemm.h, conv2d.h and conv_panels.h.
+/* conv2d_half.h: convolution of 16-bit images by products of im2col panels, for which cuBLASLt has tensor cores. Follows act.h, gemm.h and conv_panels.h.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
- * One of three ways: a product as it lies (conv_gemm.h), products of im2col panels, or conv2d.h's kernel, which adds floats (groups, few channels). Sums
- * and tails are floats in each; w[groups*oc][kh][kw][ic] in all. T: __half or __nv_bfloat16. */
+ * Sums and tails are floats; w[oc][kh][kw][ic]. T: __half or __nv_bfloat16. */
 
 /* panel[i][tap and channel], padded with zeros to `row` elements, for `pixels` pixels from `first` on; V: elements at once. A block has 32 columns
  * (times V) and 8 pixels, then the 8 behind them, up to 32. */
@@ -87,47 +86,44 @@ FXRT_HOST fxrt_cuda_panel<T> fxrt_cuda_panel_at(const fxrt_conv2d_desc *d, int f
 
 /* Plans the products before they run. Of the pointers only their alignment counts, and whether b and r are there. */
 template <class T>
-FXRT_HOST void fxrt_cuda_conv2d_half_prepare(fxrt_cuda_products *products, const fxrt_conv2d_desc *d, const T *x, const T *w, fxrt_cuda_optional<T> b,
+FXRT_HOST void fxrt_cuda_conv2d_half_prepare(fxrt_cuda_products *products, const fxrt_conv2d_desc *d, const T *w, fxrt_cuda_optional<T> b,
                                              fxrt_cuda_optional<T> r, T *y, void *ws)
 {
-    fxrt_gemm_desc gemm;
-    if (fxrt_cuda_conv2d_as_gemm(d, &gemm)) {
-        fxrt_cuda_gemm_prepare<T>(products, &gemm, x, w, b, r, y);
-    } else if (fxrt_cuda_conv2d_in_panels(d)) {
-        const int pixels = d->n * d->oh * d->ow, share = fxrt_cuda_panel_pixels(d), rest = pixels % share;
-        for (int one = share; one > 0; one = one == share ? rest : 0) {
-            const int first = one == share ? 0 : pixels - one;
-            const fxrt_cuda_panel<T> panel = fxrt_cuda_panel_at<T>(d, first, one, w, b, r, y, static_cast<T *>(ws));
-            fxrt_cuda_gemm_prepare<T>(products, &panel.gemm, panel.x, panel.w, panel.b, panel.r, panel.y);
-        }
+    const int pixels = d->n * d->oh * d->ow, share = fxrt_cuda_panel_pixels(d), rest = share > 0 ? pixels % share : 0;
+    for (int one = share; one > 0; one = one == share ? rest : 0) {
+        const int first = one == share ? 0 : pixels - one;
+        const fxrt_cuda_panel<T> panel = fxrt_cuda_panel_at<T>(d, first, one, w, b, r, y, static_cast<T *>(ws));
+        fxrt_cuda_gemm_prepare<T>(products, &panel.gemm, panel.x, panel.w, panel.b, panel.r, panel.y);
     }
 }
 
-/* y = act(conv(x, w) + b + r); b and r may be null, y may be r. ws of fxrt_cuda_conv2d_half_workspace bytes; gemm_ws is what gemm.h needs. */
+/* y = act(conv(x, w) + b + r); b and r may be null, y may be r. ws begins with what gemm.h needs (products->workspace bytes), behind it are
+ * fxrt_cuda_conv2d_half_workspace bytes. Where products are only planned, nothing starts. */
 template <class T>
 FXRT_HOST cudaError_t fxrt_cuda_conv2d_half(fxrt_cuda_products *products, const fxrt_conv2d_desc *d, const T *x, const T *w, fxrt_cuda_optional<T> b,
-                                            fxrt_cuda_optional<T> r, T *y, void *ws, void *gemm_ws, cudaStream_t stream)
+                                            fxrt_cuda_optional<T> r, T *y, void *ws, cudaStream_t stream)
 {
     static_assert(sizeof(T) == 2, "panels are of 16-bit elements");
-    fxrt_gemm_desc gemm;
-    if (fxrt_cuda_conv2d_as_gemm(d, &gemm)) {
-        return fxrt_cuda_gemm<T>(products, &gemm, x, w, b, r, y, gemm_ws, stream);
-    }
     if (!fxrt_cuda_conv2d_in_panels(d)) {
-        return fxrt_cuda_conv2d<T>(d, x, w, b, r, y, static_cast<float *>(ws), stream);
+        return cudaErrorInvalidValue;
+    }
+    void *const own = static_cast<char *>(ws) + products->workspace;
+    if (products->planning) {
+        fxrt_cuda_conv2d_half_prepare<T>(products, d, w, b, r, y, own);
+        return cudaSuccess;
     }
     const int row = static_cast<int>(fxrt_cuda_panel_row(d)), pixels = d->n * d->oh * d->ow, share = fxrt_cuda_panel_pixels(d);
     cudaError_t error = cudaSuccess;
-    if (row > fxrt_cuda_panel_terms(d)) {
+    if (pixels > 0 && row > fxrt_cuda_panel_terms(d)) {
         const fxrt_conv2d_desc weights = fxrt_cuda_panel_weights(d);
-        error = fxrt_cuda_im2col_launch<T>(&weights, row, 0, d->oc, w, static_cast<T *>(ws), stream);
+        error = fxrt_cuda_im2col_launch<T>(&weights, row, 0, d->oc, w, static_cast<T *>(own), stream);
     }
     for (int first = 0; first < pixels && error == cudaSuccess; first += share) {
         const int here = pixels - first < share ? pixels - first : share;
-        const fxrt_cuda_panel<T> panel = fxrt_cuda_panel_at<T>(d, first, here, w, b, r, y, static_cast<T *>(ws));
+        const fxrt_cuda_panel<T> panel = fxrt_cuda_panel_at<T>(d, first, here, w, b, r, y, static_cast<T *>(own));
         error = fxrt_cuda_im2col_launch<T>(d, row, first, here, x, panel.x, stream);
         if (error == cudaSuccess) {
-            error = fxrt_cuda_gemm<T>(products, &panel.gemm, panel.x, panel.w, panel.b, panel.r, panel.y, gemm_ws, stream);
+            error = fxrt_cuda_gemm<T>(products, &panel.gemm, panel.x, panel.w, panel.b, panel.r, panel.y, ws, stream);
         }
     }
     return error;

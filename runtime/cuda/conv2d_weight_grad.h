@@ -172,7 +172,7 @@ static __global__ void __launch_bounds__(256) fxrt_cuda_weight_grad_sum(int part
 }
 
 /* ws of fxrt_cuda_conv2d_weight_grad_workspace bytes, or null: sums are not split. g has the descriptor's strides ys_*. */
-FXRT_HOST cudaError_t fxrt_cuda_conv2d_weight_grad(const fxrt_conv2d_desc *d, const float *x, const float *g, float *y, float *ws, cudaStream_t stream)
+FXRT_HOST cudaError_t fxrt_cuda_conv2d_weight_grad_split(const fxrt_conv2d_desc *d, const float *x, const float *g, float *y, float *ws, cudaStream_t stream)
 {
     const long long elements = fxrt_cuda_grad_elements(d), pixels = fxrt_cuda_grad_pixels(d), tile = FXRT_CUDA_GRAD_TILE;
     const long long rows = static_cast<long long>(d->kh) * d->kw * d->ic, columns = (d->oc + tile - 1) / tile;
@@ -206,8 +206,8 @@ FXRT_HOST cudaError_t fxrt_cuda_conv2d_weight_grad(const fxrt_conv2d_desc *d, co
     return FXCC_LAUNCH(fxrt_cuda_weight_grad_sum<2>, static_cast<unsigned>((elements + 511) / 512), 256, 0, stream, parts, elements, ws, y);
 }
 
-/* As kernel.def has its buffers: without a workspace. */
+/* Without a workspace. */
 FXRT_HOST cudaError_t fxrt_cuda_conv2d_weight_grad(const fxrt_conv2d_desc *d, const float *x, const float *g, float *y, cudaStream_t stream)
 {
-    return fxrt_cuda_conv2d_weight_grad(d, x, g, y, nullptr, stream);
+    return fxrt_cuda_conv2d_weight_grad_split(d, x, g, y, nullptr, stream);
 }

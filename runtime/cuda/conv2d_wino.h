@@ -5,9 +5,12 @@
  * into [36][tiles][oc], in one call of gemm.h; A^T m A for every tile and output channel, with the tail. In the first and the last a thread has one
  * tile of one channel, neighbouring threads neighbouring channels: what a warp reads and writes are whole lines of 128 bytes.
  *
- * Error, by u = 2^-24: of a sum s (before the tail) at most (ic + 17) u / (1 - (ic + 17) u) times |A|^T (sum over channels |G| |w| |G|^T * |B|^T |x| |B|) |A|,
- * * by element: each transform of a line rounds four times in a row. That is at most 55 (ic + 17) u times the 9 ic largest |w| |x|; in practice
- * 1.7 times the error of plain sums (root mean square). */
+ * Error, with u = 2^-24: of a sum (before the tail) at most R u / (1 - R u) times |A|^T (sum over channels (|G| |w| |G|^T) * (|B|^T |x| |B|)) |A|, * by
+ * element, R = ic + 17: each line of a transform rounds four times in a row, in two directions and twice (x, m); a weight once; a channel's product and sum
+ * ic times together (Barabasz and others, "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks", 2020, theorem 2).
+ * That is at most 55 R u times 9 ic max |w| max |x|, where plain sums have 9 ic u. As independent noise, each rounding u / sqrt(3), it is
+ * 4.8 u sqrt((ic / 2 + 17) / 3) of the results' root mean square, 1.7 to 2 times that of plain sums, u sqrt(9 ic / 6): 1.2e-6 for 64
+ * channels, 2.7e-6 for 512. tests/cuda_emit/winograd.py computes these numbers from the points. */
 
 enum { FXRT_CUDA_WINO_TILES = 8 }; /* of a block, each with 32 channels */
 
@@ -189,12 +192,18 @@ FXRT_HOST void fxrt_cuda_conv2d_wino_prepare(fxrt_cuda_products *products, const
     }
 }
 
-/* y = act(conv(x, w) + b + r); b and r may be null, y may be r. ws of fxrt_cuda_conv2d_wino_workspace bytes; gemm_ws is what gemm.h needs. */
+/* y = act(conv(x, w) + b + r); b and r may be null, y may be r. ws begins with what gemm.h needs (products->workspace bytes), behind it are
+ * fxrt_cuda_conv2d_wino_workspace bytes. Where products are only planned, nothing starts. */
 FXRT_HOST cudaError_t fxrt_cuda_conv2d_wino(fxrt_cuda_products *products, const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b,
-                                            const float *r, float *y, float *ws, void *gemm_ws, cudaStream_t stream)
+                                            const float *r, float *y, float *ws, cudaStream_t stream)
 {
     if (!fxrt_cuda_conv2d_wino_fits(d)) {
         return cudaErrorInvalidValue;
+    }
+    float *const own = ws + products->workspace / sizeof(float);
+    if (products->planning) {
+        fxrt_cuda_conv2d_wino_prepare(products, d, w, own);
+        return cudaSuccess;
     }
     const int tiles = d->oc > 0 ? static_cast<int>(fxrt_cuda_wino_tiles(d)) : 0, chunk = fxrt_cuda_wino_chunk(d);
     for (int first = 0, here; first < tiles; first += here) {
@@ -203,11 +212,11 @@ FXRT_HOST cudaError_t fxrt_cuda_conv2d_wino(fxrt_cuda_products *products, const 
         const unsigned blocks = (static_cast<unsigned>(here) + threads.y - 1) / threads.y;
         const dim3 in(blocks, (static_cast<unsigned>(d->ic) + 31) / 32), out(blocks, (static_cast<unsigned>(d->oc) + 31) / 32);
         const fxrt_gemm_desc product = fxrt_cuda_wino_product(d, here);
-        float *const m = fxrt_cuda_wino_products(d, here, ws);
+        float *const m = fxrt_cuda_wino_products(d, here, own);
         const float *const none = nullptr;
-        cudaError_t error = FXCC_LAUNCH(fxrt_cuda_wino_input<FXRT_CUDA_WINO_TILES>, in, threads, 0, stream, *d, first, here, x, ws);
+        cudaError_t error = FXCC_LAUNCH(fxrt_cuda_wino_input<FXRT_CUDA_WINO_TILES>, in, threads, 0, stream, *d, first, here, x, own);
         if (error == cudaSuccess) {
-            error = fxrt_cuda_gemm(products, &product, static_cast<const float *>(ws), w, none, none, m, gemm_ws, stream);
+            error = fxrt_cuda_gemm(products, &product, static_cast<const float *>(own), w, none, none, m, ws, stream);
         }
         if (error == cudaSuccess) {
             error = FXCC_LAUNCH(fxrt_cuda_wino_output<FXRT_CUDA_WINO_TILES>, out, threads, 0, stream, *d, first, here, m, b, r, y);

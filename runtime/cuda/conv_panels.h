@@ -1,5 +1,5 @@
-/* conv_panels.h: which 16-bit convolutions conv2d_half.h makes by products of im2col panels, and its workspace. Plain C: the compiler includes the same
- * text. Follows conv_cost.h, conv_gemm.h and conv_split.h.
+/* conv_panels.h: which 16-bit convolutions conv2d_half.h can make by products of im2col panels, and its workspace. Plain C: the compiler includes the same
+ * text. Follows conv_share.h and conv_gemm.h.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * cuBLASLt multiplies 16-bit matrices on tensor cores, ten times and more as fast as sums of floats. What it costs is the panel [pixels][kh*kw*ic], which
@@ -40,24 +40,16 @@ static inline int32_t fxrt_cuda_panel_pixels(const fxrt_conv2d_desc *d)
     return (int32_t)(even < pixels ? even : pixels);
 }
 
-/* Whether panels are made at all: results that are a product's, and enough work that products pay, in bytes of memory's time. Groups are left to the kernel that adds floats. */
+/* Whether it can be made so: one group, and results that are a product's. */
 static inline int fxrt_cuda_conv2d_in_panels(const fxrt_conv2d_desc *d)
 {
     fxrt_cuda_pixel_dim results;
-    if (d->groups != 1 || d->ic < 1 || !fxrt_cuda_panel_results(d, &results))
-        return 0;
-    const double pixels = (double)results.size, terms = (double)fxrt_cuda_panel_terms(d), row = (double)fxrt_cuda_panel_row(d);
-    return pixels * (terms * d->oc / FXRT_CUDA_MACS_A_BYTE - 4 * row) > (row > terms ? 2 : 1) * (double)FXRT_CUDA_LAUNCH_BYTES;
+    return d->groups == 1 && d->ic > 0 && fxrt_cuda_panel_results(d, &results);
 }
 
-/* Bytes; 0: none is needed. */
+/* Bytes. */
 static inline size_t fxrt_cuda_conv2d_half_workspace(const fxrt_conv2d_desc *d)
 {
-    fxrt_gemm_desc gemm;
-    if (fxrt_cuda_conv2d_as_gemm(d, &gemm))
-        return 0;
-    if (!fxrt_cuda_conv2d_in_panels(d))
-        return fxrt_cuda_conv2d_workspace(d);
     const int64_t row = fxrt_cuda_panel_row(d), rows = fxrt_cuda_panel_pixels(d) + (row > fxrt_cuda_panel_terms(d) ? (int64_t)d->oc : 0);
     return (size_t)(2 * rows * row);
 }

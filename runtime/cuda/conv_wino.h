@@ -1,5 +1,5 @@
-/* conv_wino.h: which convolutions conv2d_wino.h can make, for which of them it pays, and its workspace. Plain C: the compiler includes the same
- * text. Follows conv_cost.h.
+/* conv_wino.h: which convolutions conv2d_wino.h can make, and its workspace. Plain C: the compiler includes the same
+ * text. Follows conv_share.h.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * Winograd's F(4 x 4, 3 x 3) makes a tile of 4 x 4 results from 6 x 6 inputs by 36 products instead of 144: x and w are transformed, multiplied as 36
@@ -43,19 +43,4 @@ static inline int32_t fxrt_cuda_wino_chunk(const fxrt_conv2d_desc *d)
 static inline size_t fxrt_cuda_conv2d_wino_workspace(const fxrt_conv2d_desc *d)
 {
     return (size_t)FXRT_WINO_POINTS * (size_t)fxrt_cuda_wino_chunk(d) * (size_t)(d->ic + d->oc) * sizeof(float);
-}
-
-/* Whether it is likely to be faster than plain sums, in bytes of memory's time: multiplications, weights, and what goes out and in between its
- * kernels. At batch 1 the weights (four times those of the plain kernel) and the
- * launches decide against it, with few channels the transforms. */
-static inline int fxrt_cuda_conv2d_wino_pays(const fxrt_conv2d_desc *d)
-{
-    if (!fxrt_cuda_conv2d_wino_fits(d) || d->ic < 64 || d->oc < 64 || fxrt_cuda_wino_tiles(d) == 0)
-        return 0;
-    const double tiles = (double)fxrt_cuda_wino_tiles(d), pairs = (double)d->ic * d->oc, f = sizeof(float);
-    const double chunks = (tiles + fxrt_cuda_wino_chunk(d) - 1) / fxrt_cuda_wino_chunk(d);
-    const double plain = 9 * pairs * ((double)d->n * d->oh * d->ow / FXRT_CUDA_MACS_A_BYTE + f);
-    const double wino = FXRT_WINO_POINTS * pairs * (tiles / FXRT_CUDA_MACS_A_BYTE + f) + FXRT_WINO_POINTS * tiles * 2 * f * (d->ic + d->oc) +
-                        (3 * chunks - 1) * FXRT_CUDA_LAUNCH_BYTES;
-    return wino < 0.9 * plain;
 }

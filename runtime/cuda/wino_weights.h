@@ -18,18 +18,19 @@ static inline void fxrt_cuda_wino_weight_line(const double *g, int step, double 
     t[5] = g2;
 }
 
-/* From PyTorch's w[oc][ic][3][3] to [36][oc][ic], G g G^T in double and rounded once. */
-static inline void fxrt_cuda_wino_weights(const fxrt_conv2d_desc *d, const float *w, float *to)
+/* From `rows` of PyTorch's w[oc][ic][3][3], the first of which is `first`, to their places in [36][oc][ic]: G g G^T in double and rounded once. */
+static inline void fxrt_cuda_wino_weights(const fxrt_conv2d_desc *d, int64_t first, int64_t rows, const float *w, float *to)
 {
-    const size_t pairs = (size_t)d->oc * (size_t)d->ic;
-    for (size_t pair = 0; pair < pairs; pair++) {
-        double g[9], rows[3][FXRT_WINO_IN], columns[FXRT_WINO_IN];
+    const size_t pairs = (size_t)d->oc * (size_t)d->ic, count = (size_t)rows * (size_t)d->ic;
+    to += (size_t)first * (size_t)d->ic;
+    for (size_t pair = 0; pair < count; pair++) {
+        double g[9], lines[3][FXRT_WINO_IN], columns[FXRT_WINO_IN];
         for (int i = 0; i < 9; i++)
             g[i] = (double)w[9 * pair + (size_t)i];
         for (int i = 0; i < 3; i++)
-            fxrt_cuda_wino_weight_line(g + 3 * i, 1, rows[i]);
+            fxrt_cuda_wino_weight_line(g + 3 * i, 1, lines[i]);
         for (int j = 0; j < FXRT_WINO_IN; j++) {
-            fxrt_cuda_wino_weight_line(&rows[0][j], FXRT_WINO_IN, columns);
+            fxrt_cuda_wino_weight_line(&lines[0][j], FXRT_WINO_IN, columns);
             for (int i = 0; i < FXRT_WINO_IN; i++)
                 to[(size_t)(i * FXRT_WINO_IN + j) * pairs + pair] = (float)columns[i];
         }

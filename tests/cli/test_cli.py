@@ -583,7 +583,7 @@ output((%y,))
         for parts in ("fuse", "layout", "inplace,merge", "fuse,layout,inplace,attention,merge,schedule"):
             self.ok("check", self.model, "--against", self.vectors(3, 5), "--disable", parts)
         self.fails("compile", self.model, "-o", self.dir / "out", "--disable=fuse,speed",
-                   says="expected parts of lowering to disable (fuse, layout, inplace, attention, merge, schedule, half, streams, pays), got 'speed'")
+                   says="expected parts of lowering to disable (fuse, layout, inplace, attention, merge, schedule, half, streams, pays, winograd), got 'speed'")
 
 
 class OneInput(Case):

@@ -20,6 +20,7 @@ import unittest
 import zipfile
 
 import graphs
+import graphs_forms
 import graphs_half
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -69,10 +70,11 @@ def values_of(dtype, data):
 
 def compare(label, dtype, got, want, exact):
     """Bits, but for NaNs; or, with functions that the device and the interpreter compute differently, a few units in the last place. exact: or the name
-    of a type with fewer bits that results were rounded to, each by itself: sums in other orders, tails that are rounded once."""
-    if exact in ROUNDED:
+    of a type with fewer bits that results were rounded to, each by itself: sums in other orders, tails that are rounded once; or a number, by which results
+    differ at most, of their root mean square."""
+    if not isinstance(exact, bool):
         values, expected = values_of(dtype, got), values_of(dtype, want)
-        most = ROUNDED[exact] * max(map(abs, expected))
+        most = ROUNDED[exact] * max(map(abs, expected)) if exact in ROUNDED else exact * math.hypot(*expected) / math.sqrt(len(expected))
         for i, (a, b) in enumerate(zip(values, expected, strict=True)):
             if not abs(a - b) <= most:
                 raise AssertionError(f"{label}: element {i}: expected {b}, got {a}")
@@ -88,8 +90,9 @@ def compare(label, dtype, got, want, exact):
 class Case:
     """A graph and one set of inputs for it."""
 
-    def __init__(self, name, graph, inputs, exact=True, fails="", options=()):
-        self.name, self.graph, self.exact, self.fails, self.options = name, graph, exact, fails, options
+    def __init__(self, name, graph, inputs, exact=True, fails="", options=(), calls=None):
+        """calls: texts that the emitted file has so often."""
+        self.name, self.graph, self.exact, self.fails, self.options, self.calls = name, graph, exact, fails, options, calls or {}
         rng = random.Random(name)
         self.inputs = []
         for dtype, shape, *values in inputs:
@@ -111,6 +114,10 @@ class Case:
         model = self.folder / "model.fx"
         model.write_text(self.graph)
         run(FXCC, "compile", model, "-o", self.folder, f"--prefix={self.name}", "--target=cuda", *self.options)
+        text = (self.folder / f"{self.name}.cu").read_text()
+        for call, count in self.calls.items():
+            if text.count(f"return {call}") != count:
+                raise AssertionError(f"{self.name}: expected {count} of {call}, got {text.count(f'return {call}')}")
         for i, (dtype, shape, data) in enumerate(self.inputs):
             (self.folder / f"case.in{i}").write_bytes(data)
             (self.folder / f"in{i}.npy").write_bytes(npy(dtype, shape, data))
@@ -161,7 +168,7 @@ class Emitted(unittest.TestCase):
     def setUpClass(cls):
         if Emitted.cases:
             return
-        Emitted.cases = [Case(**c) for c in graphs.CASES + graphs_half.CASES]
+        Emitted.cases = [Case(**c) for c in graphs.CASES + graphs_half.CASES + graphs_forms.CASES]
         for c in Emitted.cases:
             c.emit()
         includes = "".join(f"#include <{h}>\n" for h in SYSTEM)

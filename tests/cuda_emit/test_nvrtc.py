@@ -17,6 +17,7 @@ import unittest
 import zipfile
 
 from graphs import CASES, graph_of
+from graphs_forms import gradient, winograd
 from test_emit import FXCC, HERE, HOST, HOST_INCLUDE, WORK, Case, compare, parse_npy, run
 
 DRIVER = WORK / "driver"
@@ -105,7 +106,7 @@ class Nvrtc(unittest.TestCase):
             raise unittest.SkipTest("no g++ or no make")
         make_driver()
         if not Nvrtc.cases:
-            Nvrtc.cases = [Case(**c) for c in CASES + KERNELS]
+            Nvrtc.cases = [Case(**c) for c in [*CASES, *KERNELS, winograd(), gradient()]]
             for c in Nvrtc.cases:
                 c.emit()
                 c.files = [c.folder / f"in{i}.npy" for i in range(len(c.inputs))]

@@ -63,7 +63,7 @@ static bool run(fxrt_conv2d_desc d, bool fours, size_t shift, bool with_workspac
     cases++;
     splits += split > 0;
     by_fours += fxrt_cuda_aligned(dx.at + shift, dg.at + shift) && fxrt_cuda_fours(d.ic, d.oc, d.xs_n, d.xs_h, d.xs_w, d.ys_n, d.ys_h, d.ys_w);
-    const cudaError_t error = split ? fxrt_cuda_conv2d_weight_grad(&d, dx.at + shift, dg.at + shift, dy.at + shift, ws.at, nullptr)
+    const cudaError_t error = split ? fxrt_cuda_conv2d_weight_grad_split(&d, dx.at + shift, dg.at + shift, dy.at + shift, ws.at, nullptr)
                                     : fxrt_cuda_conv2d_weight_grad(&d, dx.at + shift, dg.at + shift, dy.at + shift, nullptr);
     if (error != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
         return false;

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS / "models"), str(TESTS / "dynamic"), str(TESTS / "cuda_figures")]
+sys.path[:0] = [str(TESTS / "models"), str(TESTS / "dynamic"), str(TESTS / "cuda_figures"), str(TESTS / "cuda_emit")]
 
 import cuda_emitted  # noqa: E402
 import open_models  # noqa: E402

@@ -2,6 +2,13 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "tests/unit/program_text.h"
 
+#include "fxcc/runtime.h"
+#include "runtime/cuda/conv_share.h"
+
+#include "runtime/cuda/conv_wino.h"
+
+#include "runtime/cuda/wino_weights.h"
+
 /* A program that uses everything once: a padded copy, a convolution with a residual, an activation in place, a reduction. */
 static const char *const good =
     "program \"net\" file=\"net.pt2\"\n"
@@ -107,6 +114,7 @@ static const struct {
     {"sh=1, sw=1", "sh=0, sw=1", "call conv: expected sh > 0, got 0"},
     {"ys_w=2, ", "ys_w=1, ", "call conv: output rows overlap: expected ys_w >= 2, got 1"},
     {"act=0, ", "act=99, ", "call conv: activation 99 does not exist"},
+    {"call conv2d conv", "call conv2d_wino conv", "call conv: kernel conv2d_wino is one of GPUs, expected one that target 'generic' has"},
     {"dw=1, xs", "dw=1.5, xs", "call conv: expected an int32 for dw, got 1.5"},
     {"add.f32(t0:f32, relu[v0 + 2*v1])", "add.f32(t0:f32, 1:i64)", "add: operands of f32 and i64"},
     {"add.f32(t0:f32, relu[v0 + 2*v1])", "and.f32(t0:f32, relu[v0 + 2*v1])", "and does not exist for f32"},
@@ -436,6 +444,56 @@ START_TEST(running_out_of_memory_is_an_error)
 }
 END_TEST
 
+/* A convolution of 3 channels to 2 on a GPU, by itself. */
+static char *convolution(const char *kernel, const float *w, size_t n)
+{
+    fx_text t;
+    fx_text_init(&t, fx_context_arena(ctx));
+    fx_printf(&t, "program \"p\"\ntarget name=\"cuda\" cflags=\"-arch=sm_75\" lanes=1 fma=true mr=1 nr=1 l1=65536 l2=4194304 pointer_bits=64 isa=\"cuda\" sm=75 threads=256\n"
+                  "buffer x : input 0 f32[1, 5, 6, 3]\nbuffer y : output 0 f32[1, 5, 6, 2]\nbuffer scratch : arena f32[16] workspace\nbuffer w : weight f32[%zu] values={", n);
+    for (size_t i = 0; i < n; i++)
+        fx_printf(&t, "%s%.9g", i ? ", " : "", (double)w[i]);
+    fx_printf(&t, "}\ninput x \"x\" = x f32[1, 5, 6, 3]\noutput y \"y\" = y f32[1, 5, 6, 2]\nstep s {\n    call %s c(x=x, w=w, b=null, r=null, y=y, ws=scratch) {n=1, ih=5, iw=6, ic=3, oh=5, "
+                  "ow=6, oc=2, groups=1, kh=3, kw=3, sh=1, sw=1, ph=1, pw=1, dh=1, dw=1, xs_n=90, xs_h=18, xs_w=3, ys_n=60, ys_h=12, ys_w=2, rs_n=0, rs_h=0, rs_w=0, act=0, "
+                  "act_a=0.0, act_b=0.0}\n}\n", kernel);
+    return t.data;
+}
+
+/* With Winograd's weights, the interpreter gives what it gives with plain ones; and the verifier knows what the kernel makes and takes. */
+START_TEST(winograd_is_a_convolution)
+{
+    static const struct { const char *from, *to, *says; } wrong[] = {
+        {"kw=3", "kw=1", "call c: expected kw = 3, got 1"}, {"sh=1", "sh=2", "call c: expected sh = 1, got 2"},
+        {"ws=scratch", "ws=null", "call c: argument ws is missing"}, {"w=w,", "w=w+1,", "call c reads elements [1, 216] of 'w', which has 216"}};
+    const fxrt_conv2d_desc d = {.ic = 3, .oc = 2};
+    float w[2][3][9], last[2][9][3], transformed[216];
+    fx_text messages;
+    fx_program *p;
+    fx_tensor in, *out[2];
+    size_t n_out;
+    for (int o = 0; o < 2; o++)
+        for (int i = 0; i < 3; i++)
+            for (int k = 0; k < 9; k++)
+                last[o][k][i] = w[o][i][k] = (float)((o * 27 + i * 9 + k) * 5 % 13 - 6) / 4;
+    ck_assert_uint_eq(fxrt_cuda_wino_weights_size(&d), 216);
+    fxrt_cuda_wino_weights(&d, 0, 2, &w[0][0][0], transformed);
+    ck_assert_int_eq(fx_tensor_create(ctx, FX_F32, 4, (int64_t[]){1, 5, 6, 3}, &in), FX_OK);
+    for (int i = 0; i < 90; i++)
+        fx_tensor_set(&in, i, i * 7 % 17 - 8);
+    char *const texts[] = {convolution("conv2d", &last[0][0][0], 54), convolution("conv2d_wino", transformed, 216)};
+    for (int k = 0; k < 2; k++) {
+        ck_assert_msg(verify_text(texts[k], false, &messages, &p) == FX_OK, "%s", messages.data);
+        ck_assert_int_eq(fx_program_run(p, false, 1, &in, &n_out, &out[k]), FX_OK);
+    }
+    for (int i = 0; i < 60; i++)
+        ck_assert_double_eq_tol(fx_tensor_get(&out[0][0], i), fx_tensor_get(&out[1][0], i), 1e-4);
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        ck_assert_int_eq(verify_text(replaced(texts[1], wrong[k].from, wrong[k].to), false, &messages, &p), FX_INTERNAL);
+        ck_assert_msg(strstr(messages.data, wrong[k].says) != NULL, "expected '%s', got:\n%s", wrong[k].says, messages.data);
+    }
+}
+END_TEST
+
 static void add_tests(TCase *t)
 {
     tcase_add_test(t, the_good_program_verifies_and_prints_back);
@@ -450,6 +508,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, kernel_table_is_complete);
     tcase_add_test(t, guards_bound_combinations);
     tcase_add_test(t, running_gives_the_numbers);
+    tcase_add_test(t, winograd_is_a_convolution);
 }
 
 int main(void)
