@@ -13,7 +13,7 @@ import sys
 import unittest
 
 from graphs import CASES, graph_of, numbers
-from test_emit import FXCC, HERE, HOST, HOST_INCLUDE, NVCC, WORK, run
+from test_emit import FXCC, HERE, HOST_INCLUDE, NVCC, WORK, host_library, run
 
 KEPT = """graph "g" imported
 module "" : M
@@ -67,18 +67,18 @@ class OnHost(unittest.TestCase):
         """flags_of: of some sources, more flags. An object that is newer than its source is taken as it is."""
         out = WORK / ("host.sanitize" if sanitize else "host.races" if races else "host.plain")
         launcher = os.environ.get("FXCC_CXX_LAUNCHER", "").split()
-        flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-ffp-contract=off", f"-I{WORK}", f"-I{HERE}", f"-I{HOST_INCLUDE}"]
+        flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-O0" if sanitize else "-O1", "-g1", "-ffp-contract=off", f"-I{WORK}", f"-I{HERE}", f"-I{HOST_INCLUDE}"]
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if sanitize else []
         told = ["-fsanitize=thread"] if races else []  # accesses, to the host's CUDA, which the program is linked with in place of that library
-        run("make", "-s", "-C", HOST, f"CXX={' '.join([*launcher, 'g++'])}", f"OUT={out}", out / "libfxcu.a",
-            *(["SANITIZE=1"] if sanitize else ["RACES=1"] if races else []))
+        library = host_library("sanitize" if sanitize else "plain")
+        out.mkdir(exist_ok=True)
         objects = []
         for source in sources:
             more = (flags_of or {}).get(source, [])
             objects.append(out / f"{source.parent.name}.{source.stem}{''.join(more)}.o")
             if not objects[-1].exists() or objects[-1].stat().st_mtime_ns <= source.stat().st_mtime_ns:
                 run(*launcher, "g++", *flags, *told, *more, "-x", "c++", "-c", source, "-o", objects[-1])
-        run("g++", *flags, *objects, out / "libfxcu.a", "-ldl", "-lm", "-pthread", "-o", program)
+        run("g++", *flags, *objects, library, "-ldl", "-lm", "-pthread", "-o", program)
 
     def models(self):
         return [WORK / name / f"{name}.cu" for name in ("dense", "embedding", "kept", "open")]

@@ -2,6 +2,7 @@
 """What ptxas says of a CUDA source's kernels: registers, spills, shared memory, and the occupancy that follows. No GPU is needed.
 
     ptxas.py [--arch sm_75,sm_120] [--threads 256] [--nvcc PATH] [--allow-spills] FILE.cu [-- NVCC FLAGS]
+    ptxas.py --told FILE                      what `nvcc -Xptxas -v` said before
 
 Prints a table in Markdown. Fails when nvcc fails or warns, and when a kernel spills.
 Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE."""
@@ -128,8 +129,13 @@ def main():
     parser.add_argument("--threads", type=int, default=256, help="of a block, for the occupancy")
     parser.add_argument("--nvcc", default=os.environ.get("NVCC", "nvcc"))
     parser.add_argument("--allow-spills", action="store_true")
+    parser.add_argument("--told", action="store_true", help="the file is what nvcc -Xptxas -v said")
     options = parser.parse_args()
-    kernels = [k for arch in options.arch.split(",") for k in compile_for(options.nvcc, arch, options.source, options.flags)]
+    if options.told:
+        with open(options.source, encoding="utf-8") as told:
+            kernels = parse(told.read())
+    else:
+        kernels = [k for arch in options.arch.split(",") for k in compile_for(options.nvcc, arch, options.source, options.flags)]
     if not kernels:
         sys.exit(f"{options.source}: expected kernels, and ptxas told of none")
     print(table(kernels, options.threads))

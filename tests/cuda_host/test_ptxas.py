@@ -97,8 +97,19 @@ class Compiling(unittest.TestCase):
     def run_on(self, *arguments):
         return subprocess.run([sys.executable, HERE / "ptxas.py", "--nvcc", NVCC, *arguments], capture_output=True, text=True)
 
+    @classmethod
+    def setUpClass(cls):
+        """The tests' files, compiled for sm_75 and sm_120: by cuda_host.nvcc before, or here."""
+        cls.folder = pathlib.Path(os.environ.get("FXCC_CUDA_NVCC") or tempfile.mkdtemp(prefix="fxcc-ptxas-"))
+        if "FXCC_CUDA_NVCC" not in os.environ:
+            cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        subprocess.run([HERE / "nvcc", cls.folder], env=os.environ | {"NVCC": NVCC}, check=True)
+
+    def told(self, name):
+        return self.run_on("--told", str(self.folder / f"{name}.nvcc.told"))
+
     def test_kernels_do_not_spill(self):
-        done = self.run_on("--arch", "sm_75,sm_120", str(HERE / "test_kernels.cu"))
+        done = self.told("test_kernels")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("| sum_rows | sm_75 |", done.stdout)
         self.assertIn("| transpose<float, 16> | sm_120 |", done.stdout)
@@ -107,20 +118,29 @@ class Compiling(unittest.TestCase):
         self.assertEqual(rows["sum_rows"][3], "128")
 
     def test_runtime_does_not_spill(self):
-        kernels = {"test_conv.cu": ["fxrt_cuda_conv<fxrt_cuda_conv_shape<128, 64, 8, 8, 8>, 4, 0, float, float>", "fxrt_cuda_conv<fxrt_cuda_conv_shape<64, 64, 16, 4, 4>, 4, 2, float, float>", "fxrt_cuda_dw<4, 3, float>"],
-                   "test_rows.cu": ["fxrt_cuda_norm<true, false, fxrt_cuda_shape<4, 32, 32>, float>", "fxrt_cuda_softmax_columns<true, float>"],
-                   "test_pools.cu": ["fxrt_cuda_pool_windows<false, 4, fxrt_resize2d_desc, float>", "fxrt_cuda_upsample<fxrt_cuda_bilinear, 1, float>"]}
-        kernels |= {"test_conv_grad.cu": ["fxrt_cuda_weight_grad<4>", "fxrt_cuda_weight_grad_dw<8>"],
-                    "test_conv_gemm.cu": ["fxrt_cuda_wino_input<8>", "fxrt_cuda_wino_output<8>", "fxrt_cuda_im2col<8, __half>"],
-                    "test_half_kernels.cu": ["fxrt_cuda_dw<4, 3, __nv_bfloat16>"]}
-        kernels |= {"test_gemm.cu": ["fxrt_cuda_gemm_tile<float, 4>", "fxrt_cuda_gemm_tail<__half>"],
-                    "test_attention.cu": ["fxrt_cuda_attention_kernel<float, 4, 8>", "fxrt_cuda_attention_kernel<__half, 4, 2>"]}
+        kernels = {"test_conv": ["fxrt_cuda_conv<fxrt_cuda_conv_shape<128, 64, 8, 8, 8>, 4, 0, float, float>", "fxrt_cuda_conv<fxrt_cuda_conv_shape<64, 64, 16, 4, 4>, 4, 2, float, float>", "fxrt_cuda_dw<4, 3, float>"],
+                   "test_rows": ["fxrt_cuda_norm<true, false, fxrt_cuda_shape<4, 32, 32>, float>", "fxrt_cuda_softmax_columns<true, float>"],
+                   "test_pools": ["fxrt_cuda_pool_windows<false, 4, fxrt_resize2d_desc, float>", "fxrt_cuda_upsample<fxrt_cuda_bilinear, 1, float>"]}
+        kernels |= {"test_conv_grad": ["fxrt_cuda_weight_grad<4>", "fxrt_cuda_weight_grad_dw<8>"],
+                    "test_conv_gemm": ["fxrt_cuda_wino_input<8>", "fxrt_cuda_wino_output<8>", "fxrt_cuda_im2col<8, __half>"],
+                    "test_half_kernels": ["fxrt_cuda_dw<4, 3, __nv_bfloat16>"]}
+        kernels |= {"test_gemm": ["fxrt_cuda_gemm_tile<float, 4>", "fxrt_cuda_gemm_tail<__half>"],
+                    "test_attention": ["fxrt_cuda_attention_kernel<float, 4, 8>", "fxrt_cuda_attention_kernel<__half, 4, 2>"]}
         for source, names in kernels.items():
             with self.subTest(source):
-                done = self.run_on("--arch", "sm_75,sm_120", str(HERE / source))
+                done = self.told(source)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 for name in names:
                     self.assertIn(f"| {name} | sm_75 |", done.stdout)
+                    self.assertIn(f"| {name} | sm_120 |", done.stdout)
+
+    def test_told_spills_are_seen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told = pathlib.Path(folder, "told")
+            told.write_text(TOLD)
+            done = self.run_on("--told", str(told))
+            self.assertIn("_Z3sumPf for sm_90: 12 bytes spilled and 20 read again", done.stderr)
+            self.assertNotEqual(done.returncode, 0)
 
     def test_spills_are_seen(self):
         with tempfile.TemporaryDirectory() as folder:

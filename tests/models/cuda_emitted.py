@@ -69,11 +69,11 @@ def emit(model, folder, *options, target="cuda"):
     return emitted.command([emitted.fxcc(), "compile", model, "-o", folder, "--prefix=net", f"--target={target}", "--json", *options])
 
 
-def library(folder, compiler="g++", flags=()):
-    """The host's CUDA, for shared objects; made once per folder."""
-    emitted.command(["make", "-s", "-C", HOST, f"CXX={os.environ.get('FXCC_CXX_LAUNCHER', '')} {compiler} -fPIC {' '.join(flags)}".strip(), f"OUT={folder}",
-                     pathlib.Path(folder) / "libfxcu.a"])
-    return pathlib.Path(folder) / "libfxcu.a"
+def library(folder):
+    """The host's CUDA, for shared objects: where ctest made it (FXCC_CUDA_LIBRARIES), or made once per folder."""
+    out = pathlib.Path(os.environ["FXCC_CUDA_LIBRARIES"], "gxx_pic") if "FXCC_CUDA_LIBRARIES" in os.environ else pathlib.Path(folder)
+    emitted.command(["make", "-s", "-C", HOST, f"CXX={os.environ.get('FXCC_CXX_LAUNCHER', '')} g++ -fPIC".strip(), f"OUT={out}", out / "libfxcu.a"])
+    return out / "libfxcu.a"
 
 
 def build(folder, lib, compiler="g++", flags=("-O2", "-march=native", "-ffp-contract=off")):
