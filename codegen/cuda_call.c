@@ -61,13 +61,28 @@ bool fx_cuda_texts_name(fx_emit *e, const char *descriptor)
     return false;
 }
 
+/* Attention of 16 bits whose masks are float32. */
+static bool adds_floats(const fx_program *p, const fx_call_stmt *c)
+{
+    const fx_kernel *k = fx_kernel_get(c->kernel);
+    const int added[] = {c->buf[fx_kernel_buf(k, "bias")], c->buf[fx_kernel_buf(k, "mask")]};
+    for (int i = 0; i < 2; i++)
+        if (added[i] >= 0 && p->bufs[added[i]].dtype != fx_call_dtype(p, c))
+            return true;
+    return false;
+}
+
 fx_status fx_cuda_call(void *user, const fx_stmt *s)
 {
     fx_emit *e = user;
     const fx_call_stmt *c = s->call;
     const fx_kernel *k = fx_kernel_get(c->kernel);
     bool product = c->kernel == FX_K_matmul, attention = c->kernel == FX_K_attention; /* templates of the element's type */
-    const char *function = product || attention ? fx_arena_printf(e->local, "%s<%s>", product ? "gemm" : "attention", fx_cuda_element(fx_call_dtype(e->p, c))) : k->name;
+    const char *element = fx_cuda_element(fx_call_dtype(e->p, c)), *function = k->name;
+    if (product)
+        function = fx_arena_printf(e->local, "gemm<%s>", element);
+    else if (attention)
+        function = fx_arena_printf(e->local, "attention<%s%s>", element, adds_floats(e->p, c) ? ", float" : "");
     fx_c_put_call(e, c, fx_arena_printf(e->local, "return fxrt_cuda_%s", function), fx_kernel_products(c->kernel) > 0 ? "products, " : "", ", stream", !attention);
     return FX_OK;
 }

@@ -472,8 +472,9 @@ static fx_status attended(fx_eval *c, const fx_tensor *x, int n, const int64_t *
     return FX_OK;
 }
 
-/* What is added to the scores, of these sizes, `count` in all; NULL: nothing. */
-static fx_status added(fx_eval *c, const fx_tensor *mask, int rank, const int64_t *sizes, int64_t count, const double **out)
+/* What is added to the scores, of these sizes, `count` in all; NULL: nothing. `hides`: float16's lowest number hides as float32's does, for scores that
+ * are spelled out in float16 would sum with it to itself. */
+static fx_status added(fx_eval *c, const fx_tensor *mask, bool hides, int rank, const int64_t *sizes, int64_t count, const double **out)
 {
     const void *p;
     *out = NULL;
@@ -481,12 +482,16 @@ static fx_status added(fx_eval *c, const fx_tensor *mask, int rank, const int64_
         return FX_OK;
     FX_TRY(fx_eval_array(c, mask, FX_KIND_F64, rank, sizes, &p));
     *out = p;
-    if (mask->dtype == FX_BOOL) { /* true: may be attended to */
-        double *low = fx_eval_scratch(c, count, sizeof *low);
-        for (int64_t i = 0; i < count; i++)
+    if (mask->dtype != FX_BOOL && !(hides && mask->dtype == FX_F16))
+        return FX_OK;
+    double *low = fx_eval_scratch(c, count, sizeof *low);
+    for (int64_t i = 0; i < count; i++) {
+        if (mask->dtype == FX_BOOL) /* true: may be attended to */
             low[i] = (*out)[i] != 0 ? 0 : -INFINITY;
-        *out = low;
+        else
+            low[i] = (*out)[i] == -65504 ? -FLT_MAX : (*out)[i];
     }
+    *out = low;
     return FX_OK;
 }
 
@@ -510,8 +515,8 @@ fx_status eval_attention(fx_eval *c)
     FX_TRY(attended(c, t[2], n, batch, gqa, &v));
     sizes[n] = l;
     sizes[n + 1] = s;
-    FX_TRY(added(c, mask, n + 2, sizes, count * l * s, &m));
-    FX_TRY(added(c, spelled ? fx_eval_input(c, 9) : NULL, n + 2, sizes, count * l * s, &bias));
+    FX_TRY(added(c, mask, spelled, n + 2, sizes, count * l * s, &m));
+    FX_TRY(added(c, spelled ? fx_eval_input(c, 9) : NULL, false, n + 2, sizes, count * l * s, &bias));
     double scale = fx_node_is_none(c->node, scale_param) ? 1 / sqrt((double)e) : fx_node_float(c->node, scale_param);
     double *y = fx_eval_target(c, 0, FX_KIND_F64), *score = fx_eval_scratch(c, s, sizeof *score);
     double *row = fx_eval_scratch(c, ev + 1, sizeof *row), *sums = flash ? fx_eval_target(c, 1, FX_KIND_F64) : NULL;

@@ -386,6 +386,7 @@ void fx_check_call(fx_check *c, const fx_call_stmt *call)
     if (!*k->files && !fx_target_is_gpu(&c->p->target))
         fx_check_bad(c, "call %s: kernel %s is one of GPUs, expected one that target '%s' has", call->name, k->name, c->p->target.name);
     int before = c->findings;
+    bool wide = false, narrow = false; /* what attention adds to its scores */
     fx_dtype dtype = fx_call_dtype(c->p, call);
     if (!fx_kernel_takes(&c->p->target, call->kernel, dtype))
         dtype = fx_kernel_takes(&c->p->target, call->kernel, FX_F32) ? FX_F32 : FX_F16;
@@ -412,7 +413,12 @@ void fx_check_call(fx_check *c, const fx_call_stmt *call)
             continue;
         }
         const fx_buf *b = &c->p->bufs[buf];
-        if (!ws && b->dtype != dtype)
+        bool added = call->kernel == FX_K_attention && (strcmp(arg, "mask") == 0 || strcmp(arg, "bias") == 0);
+        if (added && b->dtype == FX_F32)
+            wide = true;
+        else if (added)
+            narrow |= dtype != FX_F32 && b->dtype == dtype;
+        if (!ws && b->dtype != dtype && !(added && b->dtype == FX_F32))
             fx_check_bad(c, "call %s: expected %s for argument %s, '%s' is %s", call->name, fx_dtype_short(dtype), arg, b->name, fx_dtype_short(b->dtype));
         if (k->buf[i].written && ((b->kind == FX_BUF_INPUT && !b->changed) || b->kind == FX_BUF_WEIGHT))
             fx_check_bad(c, "call %s writes to '%s', which is only read", call->name, b->name);
@@ -424,6 +430,8 @@ void fx_check_call(fx_check *c, const fx_call_stmt *call)
         if (b->kind == FX_BUF_LOCAL)
             fx_check_bad(c, "call %s: argument %s is the local array '%s'", call->name, arg, b->name);
     }
+    if (wide && narrow)
+        fx_check_bad(c, "call %s: expected mask and bias of one type", call->name);
     if (c->findings == before)
         check_fields(c, call);
     if (c->findings == before)

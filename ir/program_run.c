@@ -1,5 +1,6 @@
 /* ir/program_run.c: an interpreter for loop programs, slow and plain.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <float.h>
 #include <string.h>
 
 #include "ir/lex.h"
@@ -137,6 +138,9 @@ static fx_status exec_call(run *r, const fx_call_stmt *c)
             continue;
         bufs[i] = FX_NEW_ARRAY(r->copies, float, from[i].numel + 1);
         fx_row_load(FX_KIND_F32, bufs[i], b->dtype, from[i].at, 1, from[i].numel);
+        if (c->kernel == FX_K_attention && b->dtype == FX_F16 && strcmp(k->buf[i].name, "mask") == 0 && c->field[fx_kernel_field(k, "zero_empty")] == 0)
+            for (int64_t j = 0; j < from[i].numel; j++) /* runtime/cuda/attention.h has it so */
+                bufs[i][j] = bufs[i][j] == -65504 ? -FLT_MAX : bufs[i][j];
     }
     fx_call_run(r->p, c, bufs);
     for (int i = 0; i < k->n_bufs; i++)

@@ -8,10 +8,12 @@
 
 /* ---- spelled out -> one node ----------------------------------------------------------------------------------------
  * Found from its end: bmm(softmax(scores), v), where scores are bmm(q, k^T) times numbers, plus or filled by masks, with views
- * between. Nothing else may use what lies between, for it will not exist. */
+ * between. Nothing else may use what lies between, for it will not exist. Where the products are of 16-bit floats that the kernel takes, scores and
+ * softmax may be of them or float32: casts are passed as views are, for the kernel computes all that lies between in float32. */
 
 typedef struct match {
     fx_node *q, *kt, *v;           /* [BH, m, k], [BH, k, n], [BH, n, d] of the two bmm */
+    fx_dtype dtype;                /* of q, kt, v and the result */
     fx_dim batch, heads;
     double scale;
     struct addend {
@@ -50,29 +52,40 @@ static bool keeps_matrices(const fx_node *view)
            fx_dim_equal(size_of(view, -1), size_of(from, -1)) && fx_dim_equal(size_of(view, -2), size_of(from, -2));
 }
 
-/* Views that keep rows and columns, each used once, are passed. */
-static fx_node *through_views(fx_node *n)
+/* Whether what lies between may be of this type. */
+static bool is_between(const match *p, const fx_node *n)
 {
-    while (only(n, FX_OP_view) && keeps_matrices(n))
+    return is_tensor(n) && (n->type->dtype == FX_F32 || n->type->dtype == p->dtype);
+}
+
+/* Views that keep rows and columns and casts, each used once, are passed. */
+static fx_node *through_views(const match *p, fx_node *n)
+{
+    while ((only(n, FX_OP_view) && keeps_matrices(n)) || (only(n, FX_OP__to_copy) && is_between(p, n) && is_between(p, fx_node_input(n, 0))))
         n = fx_node_input(n, 0);
     return n;
 }
 
 /* A constant of one element. */
-static bool scalar(fx_graph *g, const fx_node *n, double *v)
+static bool scalar(fx_graph *g, const match *p, const fx_node *n, double *v)
 {
     fx_tensor t;
-    if (n && fx_is_call(n, FX_OP_full) && fx_is_tensor(n) && n->type->rank == 0 && n->type->dtype == FX_F32) {
+    if (!n || !is_between(p, n) || n->type->rank != 0)
+        return false;
+    if (fx_is_call(n, FX_OP_full)) {
         *v = fx_node_float(n, 1);
         return true;
     }
-    if (!n || n->opcode != FX_GET_ATTR || !n->type || n->type->kind != FX_TYPE_TENSOR || n->type->rank != 0 || n->type->dtype != FX_F32 ||
-        fx_attr_value(g, n, &t) != FX_OK)
+    if (n->opcode != FX_GET_ATTR || fx_attr_value(g, n, &t) != FX_OK)
         return false;
-    float f;
-    memcpy(&f, t.data, sizeof f);
-    *v = (double)f;
+    *v = fx_tensor_get(&t, 0);
     return true;
+}
+
+/* Far below all scores: what hides a key in a mask of the type. The kernel reads float16's lowest number as float32's. */
+static bool hides(double v, fx_dtype dtype)
+{
+    return dtype == FX_F16 ? v <= -65504 : v < -1e30;
 }
 
 /* What is added or fills at `at`: from the end, the mask first and then the bias. */
@@ -87,9 +100,9 @@ static bool take_mask(match *p, fx_node *mask, const fx_node *at, bool fill)
     return true;
 }
 
-static bool is_product(fx_node *x)
+static bool is_product(const match *p, fx_node *x)
 {
-    const fx_node *from = through_views(x);
+    const fx_node *from = through_views(p, x);
     return only(from, FX_OP_bmm) || only(from, FX_OP_mul_Tensor) || only(from, FX_OP_div_Tensor);
 }
 
@@ -99,11 +112,11 @@ static fx_node *filled(fx_rw *w, match *p, fx_node *n)
 {
     fx_node *condition = fx_node_input(n, 0), *a = fx_node_input(n, 1), *b = fx_node_input(n, 2), *zero, *value;
     double va, vb;
-    bool keep = scalar(w->g, b, &vb), drop = scalar(w->g, a, &va);
-    if (!condition || keep == drop || !(keep ? vb < -1e30 : va < -1e30) || !fx_same_type(keep ? a : b, n) || p->mask.node ||
+    bool keep = scalar(w->g, p, b, &vb), drop = scalar(w->g, p, a, &va);
+    if (!condition || keep == drop || !hides(keep ? vb : va, n->type->dtype) || !fx_same_type(keep ? a : b, n) || p->mask.node ||
         !is_tensor(condition) || condition->type->rank > n->type->rank)
         return NULL;
-    zero = fx_rw_scalar(w, 0, FX_F32, "zero");
+    zero = fx_rw_scalar(w, 0, n->type->dtype, "zero");
     value = keep ? b : a;
     return take_mask(p, fx_rw_where(w, condition, keep ? zero : value, keep ? value : zero, "mask"), n, true) ? keep ? a : b : NULL;
 }
@@ -114,11 +127,11 @@ static fx_node *trace_scores(fx_rw *w, match *p, fx_node *n)
     bool scaled = false;
     p->scale = 1;
     for (;;) {
-        n = through_views(n);
+        n = through_views(p, n);
         double by;
-        if (only(n, FX_OP_bmm) && n->type->dtype == FX_F32)
+        if (only(n, FX_OP_bmm) && n->type->dtype == p->dtype)
             return n;
-        if (!n || n->n_uses != 1 || !is_tensor(n) || n->type->dtype != FX_F32 || n->type->rank < 2)
+        if (!n || n->n_uses != 1 || !is_between(p, n) || n->type->rank < 2)
             return NULL;
         if ((fx_is_call(n, FX_OP_mul_Tensor) || fx_is_call(n, FX_OP_div_Tensor)) && fx_is_number(n, 1, &by) && isfinite(by) && by != 0) {
             p->scale = fx_is_call(n, FX_OP_mul_Tensor) ? p->scale * by : p->scale / by;
@@ -134,7 +147,7 @@ static fx_node *trace_scores(fx_rw *w, match *p, fx_node *n)
             if (!a || !b)
                 return NULL;
             /* The scores are the operand that comes from a product, or else from another sum, and has the sum's sizes. */
-            bool first = fx_same_type(a, n) && (is_product(a) || (!is_product(b) && only(through_views(a), FX_OP_add_Tensor)));
+            bool first = fx_same_type(a, n) && (is_product(p, a) || (!is_product(p, b) && only(through_views(p, a), FX_OP_add_Tensor)));
             if (!fx_same_type(first ? a : b, n) || !take_mask(p, first ? b : a, n, false))
                 return NULL;
             n = first ? a : b;
@@ -146,19 +159,22 @@ static fx_node *trace_scores(fx_rw *w, match *p, fx_node *n)
 }
 
 /* A tensor of zeros. */
-static bool is_zeros(fx_graph *g, const fx_node *n)
+static bool is_zeros(fx_graph *g, const match *p, const fx_node *n)
 {
-    float zero = 0;
     fx_tensor t;
-    if (n && fx_is_call(n, FX_OP_full) && n->type && n->type->kind == FX_TYPE_TENSOR && n->type->dtype == FX_F32) {
+    if (!is_between(p, n))
+        return false;
+    if (fx_is_call(n, FX_OP_full)) {
         double v = fx_node_float(n, 1);
         return v == 0 && !signbit(v);
     }
-    if (!n || n->opcode != FX_GET_ATTR || fx_attr_value(g, n, &t) != FX_OK || t.dtype != FX_F32)
+    if (n->opcode != FX_GET_ATTR || fx_attr_value(g, n, &t) != FX_OK)
         return false;
-    for (int64_t i = 0; i < fx_tensor_numel(&t); i++)
-        if (memcmp((const float *)t.data + i, &zero, sizeof zero) != 0)
+    for (int64_t i = 0; i < fx_tensor_numel(&t); i++) {
+        double v = fx_tensor_get(&t, i);
+        if (v != 0 || signbit(v))
             return false;
+    }
     return true;
 }
 
@@ -168,7 +184,7 @@ static fx_node *safe_softmax(fx_rw *w, match *p, fx_node *n)
     fx_node *a, *s, *e;
     if (!only(n, FX_OP_where_self))
         return n;
-    if (!is_zeros(w->g, fx_node_input(n, 1)))
+    if (!is_zeros(w->g, p, fx_node_input(n, 1)))
         return NULL;
     a = fx_node_input(n, 0);
     if (!only(a, FX_OP_logical_not) || !(s = fx_node_input(a, 0)) || !only(s, FX_OP_any_dim) || !(a = fx_node_input(s, 0)) ||
@@ -248,13 +264,14 @@ static fx_node *operand4(fx_rw *w, const match *p, fx_node *x, const char *suffi
     return fx_rw_view_to(w, x, 4, (fx_dim[]){p->batch, p->heads, size_of(x, -2), size_of(x, -1)}, suffix);
 }
 
-static bool recognise(fx_rw *w)
+static bool recognise(fx_rw *w, const fx_lower_options *opt)
 {
     match p = {.v = fx_node_input(w->at, 1)};
-    if (!is_tensor(w->at) || w->at->type->dtype != FX_F32 || !p.v)
+    if (!is_tensor(w->at) || !fx_lower_takes(opt, FX_K_attention, w->at->type->dtype) || !p.v)
         return false;
-    fx_node *soft = safe_softmax(w, &p, through_views(fx_node_input(w->at, 0)));
-    if (!only(soft, FX_OP__softmax) || soft->type->dtype != FX_F32 || soft->type->rank < 2 ||
+    p.dtype = w->at->type->dtype;
+    fx_node *soft = safe_softmax(w, &p, through_views(&p, fx_node_input(w->at, 0)));
+    if (!only(soft, FX_OP__softmax) || !is_between(&p, soft) || soft->type->rank < 2 ||
         fx_wrap_dim(fx_node_int(soft, 1), soft->type->rank) != soft->type->rank - 1)
         return false;
     fx_node *scores = fx_node_input(soft, 0), *start = scores;
@@ -369,18 +386,19 @@ static void spell_out(fx_rw *w)
         fx_rw_cast(w, fx_rw_view_to(w, y, 4, out, "wide"), n->type->dtype, NULL);
 }
 
-/* The kernel adds masks of its own type: true is 0, false -inf. Half-wide floats that it does not take are computed as float32. */
+/* The kernel adds masks of its own type, and float32 ones (-1e9 would be -inf in float16): true is 0, false -inf. Half-wide floats that it does not
+ * take are computed as float32. */
 static void prepare(fx_rw *w, const fx_lower_options *opt)
 {
     fx_node *n = w->at, *mask = fx_node_input(n, 3);
     const fx_dtype dtype = fx_lower_takes(opt, FX_K_attention, n->type->dtype) ? n->type->dtype : FX_F32;
     bool bits = mask && mask->type->dtype == FX_BOOL, half = n->type->dtype != dtype;
-    if (!bits && !half && (!mask || mask->type->dtype == dtype))
+    if (!bits && !half && (!mask || mask->type->dtype == dtype || mask->type->dtype == FX_F32))
         return;
     if (bits) {
         fx_node *zero = fx_rw_scalar(w, 0, dtype, "zero"), *low = fx_rw_scalar(w, -INFINITY, dtype, "low");
         mask = fx_rw_where(w, mask, zero, low, "mask");
-    } else if (mask) {
+    } else if (mask && mask->type->dtype != FX_F32) {
         mask = fx_rw_cast(w, mask, dtype, "mask");
     }
     fx_call c = fx_rw_call(w, n->op->id);
@@ -401,14 +419,14 @@ static void find_causal(fx_rw *w)
 {
     fx_node *n = w->at, *mask = fx_node_input(n, 3);
     fx_tensor t;
-    if (!mask || mask->opcode != FX_GET_ATTR || !fx_is_tensor(mask) || mask->type->dtype != FX_F32 || fx_node_bool(n, 5) ||
+    if (!mask || mask->opcode != FX_GET_ATTR || !fx_is_tensor(mask) || !fx_dtype_is_float(mask->type->dtype) || fx_node_bool(n, 5) ||
         fx_attr_value(w->g, mask, &t) != FX_OK || t.rank != 4 || t.sizes[0] != 1 || t.sizes[1] != 1 ||
         t.sizes[2] != fx_dim_size(fx_node_input(n, 0), 2) || t.sizes[3] != fx_dim_size(fx_node_input(n, 1), 2))
         return;
     for (int64_t i = 0; i < t.sizes[2]; i++)
         for (int64_t j = 0; j < t.sizes[3]; j++) {
-            float v = ((const float *)t.data)[i * t.strides[2] + j * t.strides[3]];
-            if (j > i ? !(v < -1e30f) : v != 0)
+            double v = fx_tensor_get(&t, i * t.sizes[3] + j);
+            if (j > i ? !hides(v, t.dtype) : v != 0)
                 return;
         }
     fx_call c = fx_rw_call(w, n->op->id);
@@ -479,7 +497,7 @@ fx_status fx_pass_attention(fx_lower *l)
         if (n->erased)
             continue;
         if (fx_is_call(n, FX_OP_bmm) && !off) {
-            changed |= recognise(&w);
+            changed |= recognise(&w, l->opt);
         } else if (fx_is_call(n, FX_OP_scaled_dot_product_attention)) {
             fx_dtype dtype = n->type->dtype;
             if (off || dtype == FX_F64)
@@ -495,6 +513,14 @@ fx_status fx_pass_attention(fx_lower *l)
         return FX_OK;
     FX_TRY(fx_fold_constants(g, l->scratch)); /* masks */
     FX_TRY(fx_pass_simplify(l));
+    nodes = FX_NEW_ARRAY(l->scratch, fx_node *, g->n_nodes + 1);
+    count = 0;
+    FX_FOR_NODES(g, n)
+        if (fx_is_call(n, FX_OP_attention) || fx_is_call(n, FX_OP_scaled_dot_product_attention))
+            nodes[count++] = n;
+    for (size_t i = 0; i < count; i++)
+        FX_TRY(fx_attention_narrow(l, nodes[i]));
+    fx_remove_dead(g);
     changed = false;
     FX_FOR_NODES(g, n)
         if (fx_is_call(n, FX_OP_attention) || fx_is_call(n, FX_OP_scaled_dot_product_attention)) {

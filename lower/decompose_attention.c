@@ -36,7 +36,7 @@ static fx_node *broadcast(fx_rw *w, fx_node *x, bool keep_heads, const char *suf
 }
 
 /* Core attention: query [B, Hq, L, E], key [B, H, S, E], value [B, H, S, Ev] of one batch size, Hq a multiple of H (enable_gqa says whether
- * they differ), a scale written out, no dropout; the mask is bool (true: may be attended to) or of the query's dtype, broadcasts to
+ * they differ), a scale written out, no dropout; the mask is bool (true: may be attended to), float32 or of the query's dtype, broadcasts to
  * [B, Hq, L, S] and has rank 4. */
 static fx_node *core(fx_rw *w, fx_node *mask, bool causal, const fx_arg *scale, bool gqa)
 {
@@ -68,7 +68,7 @@ static fx_node *core(fx_rw *w, fx_node *mask, bool causal, const fx_arg *scale, 
     v = rank4(w, v, "value");
     fx_sizes(q, q_sizes);
     fx_sizes(k, k_sizes);
-    if (mask && mask->type->dtype != FX_BOOL && mask->type->dtype != q->type->dtype)
+    if (mask && mask->type->dtype != FX_BOOL && mask->type->dtype != FX_F32 && mask->type->dtype != q->type->dtype)
         mask = fx_rw_cast(w, mask, q->type->dtype, "mask_cast");
     fx_call c = fx_rw_call(w, FX_OP_scaled_dot_product_attention);
     fx_call_node(&c, q);

@@ -1,17 +1,24 @@
 /* lower/fold_bn.c: batch norm and other per-channel scales and shifts by constants go into the weights and bias of the
- * convolution or linear before them. Computed in double, rounded once.
+ * convolution or linear before them. Computed in double, rounded once; so are those of 16 bits, where a GPU's kernels take them: eager rounds the
+ * convolution's result instead, and batch norm's, which are two roundings of a sum, not one of each of its terms (docs/cuda.md).
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <math.h>
 #include <string.h>
 
 #include "lower/rewrite.h"
 #include "passes/scaling.h"
 
-static bool is_constant(const fx_node *n, int64_t count)
+static bool is_foldable_type(fx_dtype d)
 {
-    return n->opcode == FX_GET_ATTR && fx_is_tensor(n) && n->type->dtype == FX_F32 && fx_type_numel(n->type) == count;
+    return d == FX_F32 || d == FX_F16 || d == FX_BF16;
 }
 
-/* Reads a float32 constant of `count` elements as doubles; NULL when it is not one. */
+static bool is_constant(const fx_node *n, int64_t count)
+{
+    return n->opcode == FX_GET_ATTR && fx_is_tensor(n) && is_foldable_type(n->type->dtype) && fx_type_numel(n->type) == count;
+}
+
+/* Reads a constant of `count` elements as doubles; NULL when it is not one. */
 static fx_status read_constant(fx_graph *g, fx_arena *scratch, const fx_node *n, int64_t count, double **out)
 {
     fx_tensor t;
@@ -26,9 +33,10 @@ static fx_status read_constant(fx_graph *g, fx_arena *scratch, const fx_node *n,
     return FX_OK;
 }
 
-static bool is_f32(const fx_node *x)
+/* Float32, or 16 bits that kernels take. */
+static bool is_folded(const fx_lower *l, const fx_node *x)
 {
-    return x->type && x->type->kind == FX_TYPE_TENSOR && x->type->dtype == FX_F32;
+    return x->type && x->type->kind == FX_TYPE_TENSOR && is_foldable_type(x->type->dtype) && fx_lower_takes(l->opt, FX_K_conv2d, x->type->dtype);
 }
 
 /* Where dim `d` of a view's result lies in its operand; -1 when it does not lie there alone. */
@@ -50,10 +58,10 @@ static int dim_before_view(const fx_node *view, int d)
 
 /* The convolution or linear whose output channels are dim *dim (-1: whichever) of x, looking through permutes and views; NULL
  * when there is none, or something else reads a value on the way. */
-static fx_node *producer_of(fx_node *x, int *dim)
+static fx_node *producer_of(const fx_lower *l, fx_node *x, int *dim)
 {
     for (;;) {
-        if (x->n_uses != 1 || !is_f32(x))
+        if (x->n_uses != 1 || !is_folded(l, x))
             return NULL;
         int rank = x->type->rank;
         if (fx_is_call(x, FX_OP_convolution) || fx_is_call(x, FX_OP_linear)) {
@@ -93,26 +101,39 @@ static const char *sibling_path(fx_arena *scratch, const char *path, const char 
     return fx_arena_printf(scratch, "%.*s%s", dot ? (int)(dot + 1 - path) : 0, path, name);
 }
 
+/* Whether float16 has place for folded weights or biases: none overflows, and the largest of weights is far enough above the numbers that lose digits
+ * for each to be right to half a unit in the largest one's last place. */
+static bool has_place(const fx_tensor *t, bool weights)
+{
+    double most = 0;
+    if (t->dtype != FX_F16)
+        return true;
+    for (int64_t i = 0, n = fx_tensor_numel(t); i < n; i++)
+        most = fmax(most, fabs(fx_tensor_get(t, i)));
+    return most <= 65504 && (!weights || most == 0 || most >= 0x1p-13);
+}
+
+/* *out stays NULL where the weights' type has no place for them. */
 static fx_status scaled_weight(fx_rw *w, const fx_node *p, const fx_node *weight, const fx_scaling *a, fx_node **out)
 {
     fx_tensor t;
     bool transposed = fx_is_call(p, FX_OP_convolution) && fx_node_bool(p, 6);
+    const int64_t groups = transposed ? fx_node_int(p, 8) : 1;
     const fx_attr *attr = fx_attr_find(w->g, weight->target);
     if (!attr)
         return fx_fail(w->ctx, FX_INTERNAL, &weight->loc, "there is no attribute '%s'", weight->target);
-    FX_TRY(fx_scaled_weight_later(w->ctx, w->scratch, &attr->tensor, transposed, transposed ? fx_node_int(p, 8) : 1, a, &t));
-    *out = fx_rw_constant(w, folded_path(w->scratch, weight->target), &t);
+    if (attr->tensor.dtype == FX_F32)
+        FX_TRY(fx_scaled_weight_later(w->ctx, w->scratch, &attr->tensor, transposed, groups, a, &t));
+    else
+        FX_TRY(fx_scaled_weight(w->ctx, w->scratch, &attr->tensor, transposed, groups, a, &t));
+    *out = has_place(&t, true) ? fx_rw_constant(w, folded_path(w->scratch, weight->target), &t) : NULL;
     return w->status;
 }
 
-static fx_status new_bias(fx_rw *w, const fx_node *weight, const fx_node *bias, int64_t channels, const fx_scaling *a, fx_node **out)
+static fx_status new_bias(fx_rw *w, const fx_node *weight, const fx_node *bias, const fx_tensor *t, fx_node **out)
 {
-    fx_tensor src, t;
-    if (bias)
-        FX_TRY(fx_attr_value(w->g, bias, &src));
-    FX_TRY(fx_scaled_bias(w->ctx, bias ? &src : NULL, FX_F32, channels, a, &t));
     const char *path = bias ? folded_path(w->scratch, bias->target) : sibling_path(w->scratch, weight->target, "bias_folded");
-    *out = fx_rw_constant(w, path, &t);
+    *out = fx_rw_constant(w, path, t);
     return w->status;
 }
 
@@ -120,21 +141,31 @@ static fx_status new_bias(fx_rw *w, const fx_node *weight, const fx_node *bias, 
 static fx_status absorb(fx_lower *l, fx_node *x, int dim, const fx_scaling *a, bool *done)
 {
     *done = false;
-    fx_node *p = producer_of(x, &dim);
+    fx_node *p = producer_of(l, x, &dim);
     if (!p || !fx_scaling_is_finite(a))
         return FX_OK;
     fx_node *weight = fx_node_input(p, 1), *bias = fx_node_input(p, 2);
     int64_t channels = fx_dim_size(p, dim);
-    if (weight->opcode != FX_GET_ATTR || weight->type->dtype != FX_F32 || (bias && bias->opcode != FX_GET_ATTR) ||
-        (bias && (bias->type->dtype != FX_F32 || fx_type_numel(bias->type) != channels)) ||
+    if (weight->opcode != FX_GET_ATTR || weight->type->dtype != p->type->dtype || (bias && bias->opcode != FX_GET_ATTR) ||
+        (bias && (bias->type->dtype != p->type->dtype || fx_type_numel(bias->type) != channels)) ||
         (a->count != 1 && a->count != channels))
         return FX_OK;
     fx_rw w = fx_rw_at(l->graph, l->scratch, p);
     fx_node *new_weight = weight, *b = bias;
+    fx_tensor old, biases;
+    const bool biased = a->shift || bias;
+    if (bias)
+        FX_TRY(fx_attr_value(l->graph, bias, &old));
+    if (biased)
+        FX_TRY(fx_scaled_bias(l->ctx, bias ? &old : NULL, p->type->dtype, channels, a, &biases));
+    if (biased && !has_place(&biases, false))
+        return FX_OK;
     if (a->scale)
         FX_TRY(scaled_weight(&w, p, weight, a, &new_weight));
-    if (a->shift || bias)
-        FX_TRY(new_bias(&w, weight, bias, channels, a, &b));
+    if (!new_weight)
+        return FX_OK;
+    if (biased)
+        FX_TRY(new_bias(&w, weight, bias, &biases, &b));
     fx_call c = fx_rw_call(&w, p->op->id);
     fx_call_copy(&c, p, 0);
     fx_call_node(&c, new_weight);
@@ -186,7 +217,7 @@ static fx_status fold_batch_norm(fx_lower *l, fx_node *n)
             item = u->user;
         }
     }
-    if (!item || !is_f32(x) || x->type->rank < 2)
+    if (!item || x->type->dtype != FX_F32 || x->type->rank < 2)
         return FX_OK;
     int64_t channels = fx_dim_size(x, 1);
     for (int i = 0; i < 4; i++) {
@@ -241,42 +272,111 @@ static fx_status channel_values(fx_lower *l, const fx_node *x, const fx_node *c,
     return read_constant(l->graph, l->scratch, c, *count, out);
 }
 
-static fx_status fold_arithmetic(fx_lower *l, fx_node *n)
+/* Whether n multiplies or adds a constant to *x by channel: by dim *dim of it (-1: everywhere). */
+static fx_status affine_of(fx_lower *l, const fx_node *n, fx_node **of, int *dim, fx_scaling *a)
 {
-    fx_opid id = n->op->id;
+    fx_opid id = n->opcode == FX_CALL_FUNCTION && n->op ? n->op->id : FX_OP_getitem;
     bool sum = id == FX_OP_add_Tensor || id == FX_OP_sub_Tensor, commutes = id == FX_OP_add_Tensor || id == FX_OP_mul_Tensor;
-    double number, alpha = sum ? fx_node_float(n, 2) : 1;
+    double number;
+    *of = NULL;
+    if (!sum && id != FX_OP_mul_Tensor && id != FX_OP_div_Tensor)
+        return FX_OK;
+    double alpha = sum ? fx_node_float(n, 2) : 1;
     fx_node *x = fx_node_input(n, 0), *c = fx_node_input(n, 1);
-    fx_scaling a = { 1, NULL, NULL };
     double *v = NULL;
-    int dim = -1;
+    *a = (fx_scaling){1, NULL, NULL};
+    *dim = -1;
     if (commutes && alpha == 1 && x && c && x->opcode == FX_GET_ATTR) {
         fx_node *swap = x;
         x = c;
         c = swap;
     }
-    if (!x || !is_f32(x) || !fx_same_type(x, n) || x->opcode == FX_GET_ATTR)
+    if (!x || !is_folded(l, x) || !fx_same_type(x, n) || x->opcode == FX_GET_ATTR)
         return FX_OK;
     if (fx_is_number(n, 1, &number)) {
         v = FX_NEW(l->scratch, double);
         *v = (float)number;
     } else if (c) {
-        FX_TRY(channel_values(l, x, c, &dim, &a.count, &v));
+        FX_TRY(channel_values(l, x, c, dim, &a->count, &v));
     }
     if (!v)
         return FX_OK;
-    for (int64_t i = 0; i < a.count; i++)
+    for (int64_t i = 0; i < a->count; i++)
         v[i] = id == FX_OP_div_Tensor ? 1 / v[i] : id == FX_OP_sub_Tensor ? -alpha * v[i] : sum ? alpha * v[i] : v[i];
     if (sum)
-        a.shift = v;
+        a->shift = v;
     else
-        a.scale = v;
+        a->scale = v;
+    *of = x;
+    return FX_OK;
+}
+
+static fx_status fold_arithmetic(fx_lower *l, fx_node *n)
+{
+    fx_node *x;
+    fx_scaling a;
+    int dim;
     bool done;
+    FX_TRY(affine_of(l, n, &x, &dim, &a));
+    if (!x)
+        return FX_OK;
     FX_TRY(absorb(l, x, dim, &a, &done));
     if (!done)
         return FX_OK;
     fx_node_replace_uses(n, x);
     return fx_node_erase(n);
+}
+
+/* a after b, both by channel where one is. */
+static fx_scaling composed(fx_arena *scratch, const fx_scaling *a, const fx_scaling *b)
+{
+    fx_scaling y = {a->count > b->count ? a->count : b->count, NULL, NULL};
+    y.scale = FX_NEW_ARRAY(scratch, double, y.count + 1);
+    y.shift = FX_NEW_ARRAY(scratch, double, y.count + 1);
+    for (int64_t i = 0; i < y.count; i++) {
+        const int64_t ia = a->count == 1 ? 0 : i, ib = b->count == 1 ? 0 : i;
+        const double scale = a->scale ? a->scale[ia] : 1;
+        y.scale[i] = scale * (b->scale ? b->scale[ib] : 1);
+        y.shift[i] = scale * (b->shift ? b->shift[ib] : 0) + (a->shift ? a->shift[ia] : 0);
+    }
+    return y;
+}
+
+/* Multiplications and additions in float32 between casts from and to 16 bits, as batch norm has been spelled out: all go at once, so that weights
+ * are rounded once. */
+static fx_status fold_widened(fx_lower *l, fx_node *n)
+{
+    enum { MOST = 8 };
+    fx_node *chain[MOST], *x = fx_node_input(n, 0), *of;
+    fx_scaling all = {1, NULL, NULL}, a;
+    int count = 0, dim = -1, at;
+    if (!x || !is_folded(l, n) || n->type->dtype == FX_F32 || !is_folded(l, x) || x->type->dtype != FX_F32)
+        return FX_OK;
+    for (;;) {
+        if (x->n_uses != 1 || count == MOST)
+            return FX_OK;
+        chain[count++] = x;
+        if (fx_is_call(x, FX_OP__to_copy))
+            break;
+        FX_TRY(affine_of(l, x, &of, &at, &a));
+        if (!of || (at >= 0 && dim >= 0 && at != dim))
+            return FX_OK;
+        dim = at >= 0 ? at : dim;
+        all = composed(l->scratch, &all, &a);
+        x = of;
+    }
+    bool done;
+    x = fx_node_input(x, 0);
+    if (count < 2 || !x || !fx_same_type(x, n))
+        return FX_OK;
+    FX_TRY(absorb(l, x, dim, &all, &done));
+    if (!done)
+        return FX_OK;
+    fx_node_replace_uses(n, x);
+    FX_TRY(fx_node_erase(n));
+    for (int i = 0; i < count; i++)
+        FX_TRY(fx_node_erase(chain[i]));
+    return FX_OK;
 }
 
 fx_status fx_fold_affine(fx_lower *l)
@@ -299,6 +399,9 @@ fx_status fx_fold_affine(fx_lower *l)
         case FX_OP_mul_Tensor:
         case FX_OP_div_Tensor:
             FX_TRY(fold_arithmetic(l, n));
+            break;
+        case FX_OP__to_copy:
+            FX_TRY(fold_widened(l, n));
             break;
         default:
             break;

@@ -2,7 +2,7 @@
  * one kernel can compute is moved out of the way.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
- *   factors   of queries go into attention's scale: the products are scaled instead, as where a model scales those
+ *   factors   of queries and keys go into attention's scale: the products are scaled instead, as where a model scales those
  *   signs     cat(-a, b) that pointwise nodes read (rotary embeddings) is cat(a, b) times a constant 1 or -1 by part, the same bits: the
  *             concatenation is then read through its map, and nothing is negated in memory
  *   views     of a product's rows that stand before what its kernel could add or apply itself go behind it
@@ -13,9 +13,10 @@
 
 #include "lower/rewrite.h"
 
-static bool is_f32(const fx_node *n)
+/* Of a type that kernels compute in. */
+static bool is_real(const fx_lower *l, const fx_node *n)
 {
-    return n && fx_is_tensor(n) && n->type->dtype == FX_F32;
+    return n && fx_is_tensor(n) && fx_lower_takes(l->opt, FX_K_matmul, n->type->dtype);
 }
 
 static bool is_class(const fx_node *n, fx_op_class cls)
@@ -25,28 +26,39 @@ static bool is_class(const fx_node *n, fx_op_class cls)
 
 /* ---- factors ---------------------------------------------------------------------------------------------------------- */
 
-static void take_factor(fx_rw *w)
+/* Out of what goes into n as operand `at`, passing views; 1: there is none. */
+static double factor_of(const fx_lower *l, const fx_node *n, int at)
 {
-    fx_node *n = w->at, *q = fx_node_input(n, 0), *from;
-    double v, scale;
-    while (q->n_uses == 1 && is_class(q, FX_CLASS_VIEW))
-        q = fx_node_input(q, 0);
-    if (!fx_is_call(q, FX_OP_mul_Tensor) || q->n_uses != 1 || !is_f32(q) || !fx_is_number(q, 1, &v) || !isfinite(v) || v == 0)
-        return;
-    from = fx_node_input(q, 0);
-    if (!fx_same_type(from, q))
-        return;
+    fx_node *x = fx_node_input(n, at), *from;
+    double v;
+    while (x->n_uses == 1 && is_class(x, FX_CLASS_VIEW))
+        x = fx_node_input(x, 0);
+    if (!fx_is_call(x, FX_OP_mul_Tensor) || x->n_uses != 1 || !is_real(l, x) || !fx_is_number(x, 1, &v) || !isfinite(v) || v == 0)
+        return 1;
+    from = fx_node_input(x, 0);
+    if (!fx_same_type(from, x))
+        return 1;
+    fx_node_replace_uses(x, from);
+    return v;
+}
+
+static void take_factors(const fx_lower *l, fx_rw *w)
+{
+    fx_node *n = w->at;
+    double scale;
     if (!fx_is_number(n, 6, &scale)) {
         fx_dim dk = fx_node_input(n, 0)->type->dims[fx_node_input(n, 0)->type->rank - 1];
         if (!fx_dim_known(dk) || dk.value < 1)
             return;
         scale = 1 / sqrt((double)dk.value);
     }
-    fx_node_replace_uses(q, from);
+    const double by = factor_of(l, n, 0) * factor_of(l, n, 1);
+    if (by == 1)
+        return;
     fx_call c = fx_rw_call(w, n->op->id);
     for (int i = 0; i < (n->op->id == FX_OP_attention ? 10 : 8); i++) {
         if (i == 6)
-            fx_call_float(&c, scale * v);
+            fx_call_float(&c, scale * by);
         else
             fx_call_copy(&c, n, i);
     }
@@ -60,26 +72,26 @@ enum { MOST_PARTS = 8 };
 /* A vector with -1 where `negative` parts lie along dim d, else 1; sizes of the dims behind it are 1. */
 static fx_node *signs_of(fx_rw *w, int n, fx_node *const *parts, const bool *negative, int d)
 {
-    fx_tensor t = {.dtype = FX_F32, .rank = w->at->type->rank - d};
-    for (int i = 0; i < t.rank; i++)
-        t.sizes[i] = t.strides[i] = 1;
-    t.sizes[0] = w->at->type->dims[d].value;
-    float *v = FX_NEW_ARRAY(w->g->arena, float, t.sizes[0] + 1);
-    int64_t at = 0;
+    fx_tensor t;
+    int64_t sizes[FX_MAX_RANK], at = 0;
+    int rank = w->at->type->rank - d;
+    for (int i = 0; i < rank; i++)
+        sizes[i] = i ? 1 : w->at->type->dims[d].value;
+    if ((w->status = fx_tensor_create(w->ctx, w->at->type->dtype, rank, sizes, &t)) != FX_OK)
+        return w->at;
     for (int i = 0; i < n; i++)
         for (int64_t k = 0; k < parts[i]->type->dims[d].value; k++)
-            v[at++] = negative[i] ? -1 : 1;
-    t.data = v;
+            fx_tensor_set(&t, at++, negative[i] ? -1 : 1);
     return fx_rw_constant(w, fx_arena_printf(w->scratch, "%s_signs", w->at->name), &t);
 }
 
-static void take_signs(fx_rw *w)
+static void take_signs(const fx_lower *l, fx_rw *w)
 {
     fx_node *n = w->at, *parts[MOST_PARTS];
     bool negative[MOST_PARTS], any = false;
     int count = n->n_operands <= MOST_PARTS ? fx_node_inputs(n, 0, parts, MOST_PARTS) : 0, d = (int)fx_node_int(n, 1);
     d = d < 0 ? d + n->type->rank : d;
-    if (!is_f32(n) || count < 2 || !fx_dim_known(n->type->dims[d]))
+    if (!is_real(l, n) || count < 2 || !fx_dim_known(n->type->dims[d]))
         return;
     for (const fx_use *u = n->first_use; u; u = u->next)
         if (!is_class(u->user, FX_CLASS_POINTWISE))
@@ -145,11 +157,11 @@ static bool keeps_rows(const fx_node *view, bool images)
 }
 
 /* What a product's kernel does to its own result: adds a tensor of its shape, or an activation. */
-static fx_node *tail_of(const fx_node *n, const fx_node *x, bool image, bool *add)
+static fx_node *tail_of(const fx_lower *l, const fx_node *n, const fx_node *x, bool image, bool *add)
 {
     fx_node *a = fx_node_input(n, 0), *b;
     *add = fx_is_call(n, FX_OP_add_Tensor);
-    if (!is_f32(n) || !fx_same_type(n, x))
+    if (!is_real(l, n) || !fx_same_type(n, x))
         return NULL;
     if (!*add)
         return is_class(n, FX_CLASS_POINTWISE) && n->n_operands == 1 && a == x ? a : NULL;
@@ -210,7 +222,7 @@ static void redo(fx_rw *w, fx_node *x, int n, fx_node *const *views)
 }
 
 /* product -> views -> tail becomes product -> tail -> views. */
-static void push_views(fx_graph *g, fx_arena *scratch, fx_node *product, bool images)
+static void push_views(const fx_lower *l, fx_node *product, bool images)
 {
     enum { MOST_TAILS = 2 };
     for (int k = 0; k < MOST_TAILS && product->n_uses == 1; k++) {
@@ -224,10 +236,10 @@ static void push_views(fx_graph *g, fx_arena *scratch, fx_node *product, bool im
         }
         if (!n_views || n->opcode != FX_CALL_FUNCTION)
             return;
-        fx_node *other = tail_of(n, x, image, &add);
+        fx_node *other = tail_of(l, n, x, image, &add);
         if (!other || (!add && !is_act(n)) || is_output(n))
             return;
-        fx_rw w = fx_rw_at(g, scratch, n);
+        fx_rw w = fx_rw_at(l->graph, l->scratch, n);
         fx_node *rows = add ? undo(&w, other, n_views, views) : NULL;
         fx_call c = fx_rw_call(&w, n->op->id);
         fx_call_node(&c, product);
@@ -242,13 +254,13 @@ static void push_views(fx_graph *g, fx_arena *scratch, fx_node *product, bool im
 
 /* ---- flat ----------------------------------------------------------------------------------------------------------------- */
 
-static bool flatten_as_it_lies(fx_rw *w)
+static bool flatten_as_it_lies(const fx_lower *l, fx_rw *w)
 {
     fx_node *n = w->at, *flat = fx_node_input(n, 0), *weight = fx_node_input(n, 1), *x;
-    if (!fx_is_call(flat, FX_OP_view) || flat->n_uses != 1 || weight->opcode != FX_GET_ATTR || !fx_is_tensor(flat) || flat->type->rank != 2 || !is_f32(weight))
+    if (!fx_is_call(flat, FX_OP_view) || flat->n_uses != 1 || weight->opcode != FX_GET_ATTR || !fx_is_tensor(flat) || flat->type->rank != 2 || !is_real(l, weight))
         return false;
     x = fx_node_input(flat, 0);
-    if (!is_f32(x) || x->type->rank != 4 || !fx_dim_equal(x->type->dims[0], flat->type->dims[0]) || (!is_class(x, FX_CLASS_POOL) && !fx_is_call(x, FX_OP_convolution) && !is_class(x, FX_CLASS_POINTWISE)))
+    if (!is_real(l, x) || x->type->rank != 4 || !fx_dim_equal(x->type->dims[0], flat->type->dims[0]) || (!is_class(x, FX_CLASS_POOL) && !fx_is_call(x, FX_OP_convolution) && !is_class(x, FX_CLASS_POINTWISE)))
         return false;
     int64_t c = fx_dim_size(x, 1), height = fx_dim_size(x, 2), width = fx_dim_size(x, 3), outs = fx_dim_size(weight, 0);
     for (int i = 1; i < 4; i++)
@@ -317,14 +329,14 @@ fx_status fx_pass_graph_gpu(fx_lower *l)
             continue;
         fx_rw w = fx_rw_at(g, l->scratch, n);
         if (fx_is_call(n, FX_OP_attention) || fx_is_call(n, FX_OP_scaled_dot_product_attention))
-            take_factor(&w);
+            take_factors(l, &w);
         else if (fx_is_call(n, FX_OP_cat))
-            take_signs(&w);
+            take_signs(l, &w);
         if (images && fx_is_call(n, FX_OP_linear))
-            flattened |= flatten_as_it_lies(&w);
+            flattened |= flatten_as_it_lies(l, &w);
         FX_TRY(w.status);
-        if ((fx_is_call(n, FX_OP_linear) || fx_is_call(n, FX_OP_mm) || fx_is_call(n, FX_OP_bmm) || fx_is_call(n, FX_OP_addmm)) && is_f32(n))
-            push_views(g, l->scratch, n, images);
+        if ((fx_is_call(n, FX_OP_linear) || fx_is_call(n, FX_OP_mm) || fx_is_call(n, FX_OP_bmm) || fx_is_call(n, FX_OP_addmm)) && is_real(l, n))
+            push_views(l, n, images);
         FX_TRY(w.status);
     }
     fx_remove_dead(g);

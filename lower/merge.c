@@ -57,11 +57,11 @@ static const fx_node *meeting(const fx_node *v)
     return NULL;
 }
 
-/* A linear of constant float32 weights, small enough. */
-static bool is_candidate(const fx_node *n)
+/* A linear of constant weights of a type that its kernel takes, small enough. */
+static bool is_candidate(const fx_lower *l, const fx_node *n)
 {
     const fx_node *w, *b;
-    if (!fx_is_call(n, FX_OP_linear) || !n->type || n->type->kind != FX_TYPE_TENSOR || n->type->dtype != FX_F32 || n->type->rank < 1)
+    if (!fx_is_call(n, FX_OP_linear) || !n->type || n->type->kind != FX_TYPE_TENSOR || !fx_lower_takes(l->opt, FX_K_matmul, n->type->dtype) || n->type->rank < 1)
         return false;
     w = fx_node_input(n, 1);
     b = fx_node_input(n, 2);
@@ -83,6 +83,20 @@ static const fx_tensor *tensor_of(fx_rw *w, const fx_node *n)
     return a ? &a->tensor : NULL;
 }
 
+/* The same of 16-bit floats, at once. */
+static fx_status stacked(fx_context *ctx, const fx_weight_rows *r, fx_dtype dtype, const int64_t *sizes, fx_tensor *out)
+{
+    FX_TRY(fx_tensor_create(ctx, dtype, 2, sizes, out));
+    char *to = out->data;
+    for (int i = 0; i < r->n_pieces; i++) {
+        size_t bytes = (size_t)(r->pieces[i].rows * r->width) * fx_dtype_size(dtype);
+        FX_TRY(fx_tensor_touch(ctx, &r->pieces[i].t));
+        memcpy(to, r->pieces[i].t.data, bytes);
+        to += bytes;
+    }
+    return FX_OK;
+}
+
 /* Rows of all weights, one below the other. */
 static fx_node *joined_weight(fx_rw *w, fx_node *const *nodes, int n)
 {
@@ -100,7 +114,8 @@ static fx_node *joined_weight(fx_rw *w, fx_node *const *nodes, int n)
             return w->at;
     }
     const int64_t sizes[2] = {r.n, r.width};
-    if ((w->status = fx_weight_rows_later(w->ctx, &r, 2, sizes, &t)) != FX_OK)
+    w->status = first->type->dtype == FX_F32 ? fx_weight_rows_later(w->ctx, &r, 2, sizes, &t) : stacked(w->ctx, &r, first->type->dtype, sizes, &t);
+    if (w->status != FX_OK)
         return w->at;
     return fx_rw_constant(w, fx_arena_printf(w->scratch, "%s_merged", first->target), &t);
 }
@@ -113,20 +128,21 @@ static fx_node *joined_bias(fx_rw *w, fx_node *const *nodes, int n)
     fx_tensor t, src, dense;
     for (int i = 0; i < n; i++)
         size += fx_dim_size(fx_node_input(nodes[i], 1), 0);
-    if ((w->status = fx_tensor_create(w->ctx, FX_F32, 1, &size, &t)) != FX_OK)
+    const fx_dtype dtype = first->type->dtype;
+    if ((w->status = fx_tensor_create(w->ctx, dtype, 1, &size, &t)) != FX_OK)
         return w->at;
     for (int i = 0; i < n; i++) {
         fx_node *from = fx_node_input(nodes[i], 2);
         int64_t count = fx_dim_size(fx_node_input(nodes[i], 1), 0);
-        float *to = (float *)t.data + at;
+        char *to = (char *)t.data + (size_t)at * fx_dtype_size(dtype);
         at += count;
         if (!from) {
-            memset(to, 0, (size_t)count * sizeof *to);
+            memset(to, 0, (size_t)count * fx_dtype_size(dtype));
             continue;
         }
         if ((w->status = fx_attr_value(w->g, from, &src)) != FX_OK || (w->status = fx_tensor_contiguous(w->ctx, &src, &dense)) != FX_OK)
             return w->at;
-        memcpy(to, dense.data, (size_t)count * sizeof *to);
+        memcpy(to, dense.data, (size_t)count * fx_dtype_size(dtype));
     }
     return fx_rw_constant(w, fx_arena_printf(w->scratch, "%s_bias_merged", first->target), &t);
 }
@@ -183,7 +199,7 @@ fx_status fx_pass_merge(fx_lower *l)
             continue;
         for (const fx_use *u = x->first_use; u; u = u->next) {
             fx_node *n = u->user;
-            if (!is_candidate(n) || fx_node_input(n, 0) != x)
+            if (!is_candidate(l, n) || fx_node_input(n, 0) != x)
                 continue;
             const fx_node *m = meeting(n);
             if (n_viewed < MOST_SIBLINGS && read_by_strides(n, 4)) {

@@ -20,6 +20,8 @@ void fx_narrow_dtype(fx_rw *w, fx_call *c, fx_dtype dtype);
 
 /* The same file: log(sum(exp(x - max))) + max, where max is not an infinity; dims stay, with size 1. */
 fx_node *fx_log_sum_exp(fx_rw *w, fx_node *x, int n, const int64_t *dims);
+/* attention_narrow.c: float32 attention n between casts from and to 16 bits becomes one of 16 bits. */
+fx_status fx_attention_narrow(fx_lower *l, fx_node *n);
 /* decompose_batch_norm.c: a vector over channels under sizes that broadcast over x. */
 fx_node *fx_by_channel(fx_rw *w, fx_node *v, const fx_node *x, const char *suffix);
 /* decompose.c: whether a getitem of w->at takes result k and is used. */

@@ -51,8 +51,18 @@ static fx_status turned(fx_build *b, fx_node *n, fx_node *from, fx_window *v, bo
     return FX_OK;
 }
 
+/* What the kernel adds is all of the queries' type, or else float32. */
+static fx_dtype masks_type(const fx_node *n)
+{
+    const fx_node *added[] = {fx_node_input(n, 3), n->op->id == FX_OP_attention ? fx_node_input(n, 9) : NULL};
+    for (int i = 0; i < 2; i++)
+        if (added[i] && added[i]->type->dtype != n->type->dtype)
+            return FX_F32;
+    return n->type->dtype;
+}
+
 /* The mask, or the bias before it: dims of 1 are broadcast, without a stride. */
-static fx_status set_mask(fx_build *b, fx_node *n, fx_call_stmt *c, int param)
+static fx_status set_mask(fx_build *b, fx_node *n, fx_call_stmt *c, int param, fx_dtype type)
 {
     static const char *const names[2][4] = {{"mask_b", "mask_h", "mask_m", "mask_n"}, {"bias_b", "bias_h", "bias_m", "bias_n"}};
     const bool bias = param == 9;
@@ -61,7 +71,10 @@ static fx_status set_mask(fx_build *b, fx_node *n, fx_call_stmt *c, int param)
     bool done = false;
     if (!from)
         return FX_OK;
-    if (bias || !(n->op->id == FX_OP_attention && fx_node_bool(n, 8))) /* where it fills, the kernel goes by rows */
+    if (from->type->dtype != type) {
+        FX_TRY(fx_select_input(b, from, type, FX_ROW_MAJOR, &v));
+        done = true;
+    } else if (bias || !(n->op->id == FX_OP_attention && fx_node_bool(n, 8))) /* where it fills, the kernel goes by rows */
         FX_TRY(turned(b, n, from, &v, &done));
     if (!done)
         FX_TRY(fx_build_value(b, from, &v));
@@ -114,16 +127,15 @@ fx_status fx_select_attention(fx_build *b, fx_node *n)
     static const char *const q_names[] = {"q_b", "q_h", "q_m", NULL}, *const k_names[] = {"k_b", "k_h", "k_n", NULL};
     static const char *const v_names[] = {"v_b", "v_h", "v_n", NULL}, *const o_names[] = {"o_b", "o_h", "o_m", NULL};
     fx_window q, k, v, y, pattern;
-    fx_dtype type;
-    FX_TRY(fx_select_type(b, n, FX_K_attention, n->type->dtype, &type));
-    if (type != n->type->dtype)
+    if (!fx_lower_takes(b->opt, FX_K_attention, n->type->dtype))
         return fx_fail(b->ctx, FX_INTERNAL, &n->loc, "attention of %s, which its kernel does not take", fx_dtype_name(n->type->dtype));
     FX_TRY(operand(b, n, 0, &q));
     FX_TRY(operand(b, n, 1, &k));
     FX_TRY(operand(b, n, 2, &v));
     fx_call_stmt *c = fx_call_new(b, FX_K_attention);
-    FX_TRY(set_mask(b, n, c, 9));
-    FX_TRY(set_mask(b, n, c, 3));
+    const fx_dtype masks = masks_type(n);
+    FX_TRY(set_mask(b, n, c, 9, masks));
+    FX_TRY(set_mask(b, n, c, 3, masks));
     FX_TRY(fx_build_place(b, n, place_like(n, &q, &pattern), &y));
     FX_TRY(fx_select_fits(b, n, &y));
     fx_call_set_dim(c, "batch", q.dims[0]);

@@ -4,7 +4,8 @@
  * A block has 16 R queries of one head and goes over the keys, 64 at a time. Scores are a tile of gemm_tile.h; each thread has R rows of them, 16
  * neighbouring threads a row together, so that maxima are combined by shuffles among these and stay in registers, as do the sums of exponentials
  * and the results so far, which a new maximum scales down. The exponentials pass through shared memory, turned over, to meet the rows of v, which
- * come in stages beside them, the next one underway while one is multiplied. All arithmetic is in float, whatever T is.
+ * come in stages beside them, the next one underway while one is multiplied. All arithmetic is in float, whatever T is;
+ * bias and mask are of T or float.
  *
  * A thread keeps 2 C columns of R results: 32 C columns of v. Where v has more than 256, other blocks do them, with the scores once more. */
 enum { FXRT_CUDA_ATTENTION_KEYS = 64 };
@@ -18,15 +19,16 @@ template <int R, int C> struct fxrt_cuda_attention_shared {
 };
 
 /* What one block is about. */
-template <class T> struct fxrt_cuda_attention_block {
-    const T *q, *k, *v, *bias, *mask; /* of its head, q, bias and mask from its first query on, v and o from its first column on */
+template <class T, class M> struct fxrt_cuda_attention_block {
+    const T *q, *k, *v; /* of its head; q, bias and mask from its first query on, v and o from its first column on */
+    const M *bias, *mask;
     T *o;
     int first, rows, columns, keys; /* queries first to first + rows - 1; keys: those that some of its queries see */
 };
 
-template <class T, int R, int C>
-FXRT_DEVICE fxrt_cuda_attention_block<T> fxrt_cuda_attention_place(const fxrt_attention_desc &d, const T *q, const T *k, const T *v,
-                                                                   const T *bias, const T *mask, T *o)
+template <class T, class M, int R, int C>
+FXRT_DEVICE fxrt_cuda_attention_block<T, M> fxrt_cuda_attention_place(const fxrt_attention_desc &d, const T *q, const T *k, const T *v,
+                                                                      const M *bias, const M *mask, T *o)
 {
     const int tiles = (d.m + 16 * R - 1) / (16 * R), parts = (d.dv + 32 * C - 1) / (32 * C);
     int at = static_cast<int>(blockIdx.x);
@@ -35,7 +37,7 @@ FXRT_DEVICE fxrt_cuda_attention_block<T> fxrt_cuda_attention_place(const fxrt_at
     const int part = at % parts;
     at /= parts;
     const ptrdiff_t h = at % d.heads, b = at / d.heads, kv = h / (d.heads / d.kv_heads), column = part * 32 * C, first = tile * 16 * R;
-    fxrt_cuda_attention_block<T> x;
+    fxrt_cuda_attention_block<T, M> x;
     x.first = static_cast<int>(first);
     x.rows = min(16 * R, d.m - x.first);
     x.columns = min(32 * C, d.dv - static_cast<int>(column));
@@ -49,9 +51,16 @@ FXRT_DEVICE fxrt_cuda_attention_block<T> fxrt_cuda_attention_place(const fxrt_at
     return x;
 }
 
+/* Where scores are spelled out in float16, its lowest number and a score sum to itself (below 16), as float's lowest does here: a row that is hidden
+ * throughout has equal weights. scaled_dot_product_attention sums in float. No bfloat16 is that number. */
+template <class M> FXRT_DEVICE float fxrt_cuda_attention_hidden(const fxrt_attention_desc &d, float m)
+{
+    return sizeof(M) == 2 && !d.zero_empty && m == -65504.0f ? -3.40282346638528859812e38f : m;
+}
+
 /* scale * s with bias, mask and what causality hides, of query `row` of the block and key `key`. */
-template <class T>
-FXRT_DEVICE float fxrt_cuda_attention_score(const fxrt_attention_desc &d, const fxrt_cuda_attention_block<T> &x, float s, int row, int key)
+template <class T, class M>
+FXRT_DEVICE float fxrt_cuda_attention_score(const fxrt_attention_desc &d, const fxrt_cuda_attention_block<T, M> &x, float s, int row, int key)
 {
     if (row >= x.rows || key >= x.keys || (d.causal && key > x.first + row)) {
         return -INFINITY;
@@ -61,7 +70,8 @@ FXRT_DEVICE float fxrt_cuda_attention_score(const fxrt_attention_desc &d, const 
         s += static_cast<float>(x.bias[static_cast<ptrdiff_t>(row) * d.bias_m + static_cast<ptrdiff_t>(key) * d.bias_n]);
     }
     if (x.mask) {
-        const float m = static_cast<float>(x.mask[static_cast<ptrdiff_t>(row) * d.mask_m + static_cast<ptrdiff_t>(key) * d.mask_n]);
+        const float m = fxrt_cuda_attention_hidden<M>(
+            d, static_cast<float>(x.mask[static_cast<ptrdiff_t>(row) * d.mask_m + static_cast<ptrdiff_t>(key) * d.mask_n]));
         s = d.fill && m < -1e30f ? m : s + m;
     }
     return s;
@@ -73,8 +83,8 @@ struct fxrt_cuda_attention_more {
 };
 
 /* A stage of v on its way: 8 numbers a thread, from key `from` on; what v does not have is zero. */
-template <int C, class T>
-FXRT_DEVICE void fxrt_cuda_attention_fetch(const fxrt_attention_desc &d, const fxrt_cuda_attention_block<T> &x, int from, float (&to)[8])
+template <int C, class T, class M>
+FXRT_DEVICE void fxrt_cuda_attention_fetch(const fxrt_attention_desc &d, const fxrt_cuda_attention_block<T, M> &x, int from, float (&to)[8])
 {
     FXRT_UNROLL
     for (int j = 0; j < 8; j++) {
@@ -91,9 +101,9 @@ FXRT_DEVICE void fxrt_cuda_attention_put(float2 *stage, const float (&from)[8])
 }
 
 /* out += weights v over one tile of keys. `next` has the first stage. All is free again when the threads leave. */
-template <class T, int R, int C>
+template <class T, class M, int R, int C>
 FXRT_DEVICE void fxrt_cuda_attention_values(fxrt_cuda_attention_shared<R, C> &shared, const fxrt_attention_desc &d,
-                                            const fxrt_cuda_attention_block<T> &x, int key, float (&next)[8], float (&out)[R][2 * C])
+                                            const fxrt_cuda_attention_block<T, M> &x, int key, float (&next)[8], float (&out)[R][2 * C])
 {
     constexpr int stage = FXRT_CUDA_ATTENTION_KEYS / C;
     const int row = fxrt_cuda_tile_row(R), pair = static_cast<int>(threadIdx.x) % 16, keys = min(FXRT_CUDA_ATTENTION_KEYS, x.keys - key);
@@ -125,12 +135,12 @@ FXRT_DEVICE void fxrt_cuda_attention_values(fxrt_cuda_attention_shared<R, C> &sh
 }
 
 /* Blocks a multiprocessor that ptxas makes room for: with more, it spills on some architectures. */
-template <class T, int R, int C>
+template <class T, class M, int R, int C>
 static __global__ void __launch_bounds__(FXRT_CUDA_TILE_THREADS, R == 1 ? 2 : 1)
-    fxrt_cuda_attention_kernel(fxrt_attention_desc d, const T *q, const T *k, const T *v, const T *bias, const T *mask, T *o)
+    fxrt_cuda_attention_kernel(fxrt_attention_desc d, const T *q, const T *k, const T *v, const M *bias, const M *mask, T *o)
 {
     __shared__ fxrt_cuda_attention_shared<R, C> shared;
-    const fxrt_cuda_attention_block<T> x = fxrt_cuda_attention_place<T, R, C>(d, q, k, v, bias, mask, o);
+    const fxrt_cuda_attention_block<T, M> x = fxrt_cuda_attention_place<T, M, R, C>(d, q, k, v, bias, mask, o);
     const fxrt_cuda_tile_side<T> queries = {x.q, d.q_m, 1, x.rows};
     const int row = fxrt_cuda_tile_row(R);
     float out[R][2 * C] = {}, most[R], sum[R] = {}; /* sum: of this thread's keys */
@@ -166,7 +176,7 @@ static __global__ void __launch_bounds__(FXRT_CUDA_TILE_THREADS, R == 1 ? 2 : 1)
                 out[i][c] *= fade;
             }
         }
-        fxrt_cuda_attention_values<T, R, C>(shared, d, x, key, next, out);
+        fxrt_cuda_attention_values<T, M, R, C>(shared, d, x, key, next, out);
     }
     FXRT_UNROLL
     for (int i = 0; i < R; i++) {
@@ -208,23 +218,29 @@ FXRT_HOST fxrt_attention_desc fxrt_cuda_attention_groups(const fxrt_attention_de
     return g;
 }
 
-template <class T, int R, int C>
-FXRT_HOST cudaError_t fxrt_cuda_attention_launch(const fxrt_attention_desc *d, const T *q, const T *k, const T *v, const T *bias,
-                                                 const T *mask, T *o, cudaStream_t stream)
+template <class T, class M, int R, int C>
+FXRT_HOST cudaError_t fxrt_cuda_attention_launch(const fxrt_attention_desc *d, const T *q, const T *k, const T *v, const M *bias,
+                                                 const M *mask, T *o, cudaStream_t stream)
 {
     const long long tiles = (d->m + 16LL * R - 1) / (16 * R), parts = (d->dv + 32LL * C - 1) / (32 * C),
                     blocks = tiles * parts * d->heads * d->batch;
     if (blocks > INT32_MAX) {
         return cudaErrorInvalidConfiguration;
     }
-    return FXCC_LAUNCH((fxrt_cuda_attention_kernel<T, R, C>), static_cast<unsigned>(blocks), FXRT_CUDA_TILE_THREADS, 0, stream, *d, q, k, v,
+    return FXCC_LAUNCH((fxrt_cuda_attention_kernel<T, M, R, C>), static_cast<unsigned>(blocks), FXRT_CUDA_TILE_THREADS, 0, stream, *d, q, k, v,
                        bias, mask, o);
 }
 
-/* bias and mask may be null; o may be q where v has at most 256 columns. No workspace. */
-template <class T>
-FXRT_HOST cudaError_t fxrt_cuda_attention(const fxrt_attention_desc *call, const T *q, const T *k, const T *v, const T *bias, const T *mask,
-                                          T *o, cudaStream_t stream)
+/* A type that is told and not found by an argument, which may be nullptr. */
+template <class M> struct fxrt_cuda_attention_told {
+    using type = M;
+};
+
+/* bias and mask, of T or float, may be null; o may be q where v has at most 256 columns. No workspace. */
+template <class T, class M = T>
+FXRT_HOST cudaError_t fxrt_cuda_attention(const fxrt_attention_desc *call, const T *q, const T *k, const T *v,
+                                          const typename fxrt_cuda_attention_told<M>::type *bias,
+                                          const typename fxrt_cuda_attention_told<M>::type *mask, T *o, cudaStream_t stream)
 {
     if (call->batch <= 0 || call->heads <= 0 || call->m <= 0 || call->dv <= 0) {
         return cudaSuccess;
@@ -234,8 +250,8 @@ FXRT_HOST cudaError_t fxrt_cuda_attention(const fxrt_attention_desc *call, const
     }
     const fxrt_attention_desc groups = fxrt_cuda_attention_groups(call), *const d = &groups;
 #define FXRT_CUDA_ATTENTION_OF(C)                                                                                                          \
-    (d->m <= 16 ? fxrt_cuda_attention_launch<T, 1, C>(d, q, k, v, bias, mask, o, stream)                                                   \
-                : fxrt_cuda_attention_launch<T, 4, C>(d, q, k, v, bias, mask, o, stream))
+    (d->m <= 16 ? fxrt_cuda_attention_launch<T, M, 1, C>(d, q, k, v, bias, mask, o, stream)                                                   \
+                : fxrt_cuda_attention_launch<T, M, 4, C>(d, q, k, v, bias, mask, o, stream))
     return d->dv <= 32    ? FXRT_CUDA_ATTENTION_OF(1)
            : d->dv <= 64  ? FXRT_CUDA_ATTENTION_OF(2)
            : d->dv <= 128 ? FXRT_CUDA_ATTENTION_OF(4)
