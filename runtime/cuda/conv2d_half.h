@@ -84,17 +84,19 @@ FXRT_HOST fxrt_cuda_panel<T> fxrt_cuda_panel_at(const fxrt_conv2d_desc *d, int f
     return to;
 }
 
-/* Plans the products before they run. Of the pointers only their alignment counts, and whether b and r are there. */
+/* Plans the products, as there are panels of two sizes at most. */
 template <class T>
-FXRT_HOST void fxrt_cuda_conv2d_half_prepare(fxrt_cuda_products *products, const fxrt_conv2d_desc *d, const T *w, fxrt_cuda_optional<T> b,
-                                             fxrt_cuda_optional<T> r, T *y, void *ws)
+FXRT_HOST cudaError_t fxrt_cuda_conv2d_half_plan(fxrt_cuda_products *products, const fxrt_conv2d_desc *d, const T *w, fxrt_cuda_optional<T> b,
+                                                 fxrt_cuda_optional<T> r, T *y, void *ws)
 {
     const int pixels = d->n * d->oh * d->ow, share = fxrt_cuda_panel_pixels(d), rest = share > 0 ? pixels % share : 0;
-    for (int one = share; one > 0; one = one == share ? rest : 0) {
+    cudaError_t error = cudaSuccess;
+    for (int one = share; one > 0 && error == cudaSuccess; one = one == share ? rest : 0) {
         const int first = one == share ? 0 : pixels - one;
         const fxrt_cuda_panel<T> panel = fxrt_cuda_panel_at<T>(d, first, one, w, b, r, y, static_cast<T *>(ws));
-        fxrt_cuda_gemm_prepare<T>(products, &panel.gemm, panel.x, panel.w, panel.b, panel.r, panel.y);
+        error = fxrt_cuda_gemm<T>(products, &panel.gemm, panel.x, panel.w, panel.b, panel.r, panel.y, nullptr, nullptr);
     }
+    return error;
 }
 
 /* y = act(conv(x, w) + b + r); b and r may be null, y may be r. ws begins with what gemm.h needs (products->workspace bytes), behind it are
@@ -109,8 +111,7 @@ FXRT_HOST cudaError_t fxrt_cuda_conv2d_half(fxrt_cuda_products *products, const 
     }
     void *const own = static_cast<char *>(ws) + products->workspace;
     if (products->planning) {
-        fxrt_cuda_conv2d_half_prepare<T>(products, d, w, b, r, y, own);
-        return cudaSuccess;
+        return fxrt_cuda_conv2d_half_plan<T>(products, d, w, b, r, y, own);
     }
     const int row = static_cast<int>(fxrt_cuda_panel_row(d)), pixels = d->n * d->oh * d->ow, share = fxrt_cuda_panel_pixels(d);
     cudaError_t error = cudaSuccess;

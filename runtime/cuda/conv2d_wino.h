@@ -176,20 +176,21 @@ FXRT_HOST float *fxrt_cuda_wino_products(const fxrt_conv2d_desc *d, int32_t tile
     return ws + static_cast<size_t>(FXRT_WINO_POINTS) * static_cast<size_t>(tiles) * static_cast<size_t>(d->ic);
 }
 
-/* Plans the products before they run: at most two shapes, the last chunk's may be smaller. */
-FXRT_HOST void fxrt_cuda_conv2d_wino_prepare(fxrt_cuda_products *products, const fxrt_conv2d_desc *d, const float *w, float *ws)
+/* Plans the products: at most two shapes, the last chunk's may be smaller. */
+FXRT_HOST cudaError_t fxrt_cuda_conv2d_wino_plan(fxrt_cuda_products *products, const fxrt_conv2d_desc *d, const float *w, float *ws)
 {
     const int64_t tiles = fxrt_cuda_wino_tiles(d);
     const int32_t chunk = fxrt_cuda_wino_chunk(d), last = chunk > 0 ? static_cast<int32_t>(tiles % chunk) : 0;
     const int32_t shapes[] = {chunk, last};
+    cudaError_t error = cudaSuccess;
     for (int32_t one : shapes) {
-        if (one > 0) {
+        if (one > 0 && error == cudaSuccess) {
             const fxrt_gemm_desc product = fxrt_cuda_wino_product(d, one);
             const float *const none = nullptr;
-            fxrt_cuda_gemm_prepare(products, &product, static_cast<const float *>(ws), w, none, none,
-                                   static_cast<const float *>(fxrt_cuda_wino_products(d, one, ws)));
+            error = fxrt_cuda_gemm(products, &product, static_cast<const float *>(ws), w, none, none, fxrt_cuda_wino_products(d, one, ws), nullptr, nullptr);
         }
     }
+    return error;
 }
 
 /* y = act(conv(x, w) + b + r); b and r may be null, y may be r. ws begins with what gemm.h needs (products->workspace bytes), behind it are
@@ -202,8 +203,7 @@ FXRT_HOST cudaError_t fxrt_cuda_conv2d_wino(fxrt_cuda_products *products, const 
     }
     float *const own = ws + products->workspace / sizeof(float);
     if (products->planning) {
-        fxrt_cuda_conv2d_wino_prepare(products, d, w, own);
-        return cudaSuccess;
+        return fxrt_cuda_conv2d_wino_plan(products, d, w, own);
     }
     const int tiles = d->oc > 0 ? static_cast<int>(fxrt_cuda_wino_tiles(d)) : 0, chunk = fxrt_cuda_wino_chunk(d);
     for (int first = 0, here; first < tiles; first += here) {

@@ -7,7 +7,7 @@
  *   2. the product with the residual as C, and the rest (bias, another act, a residual whose rows overlap) by fxrt_cuda_gemm_tail;
  *   3. where it has no answer (strides that are no leading dimension, a type or an alignment it does not know), and for short sums of floats that end in
  *      an act that is no epilogue: fxrt_cuda_gemm_tile does all.
- * Plans are made when the program starts (fxrt_cuda_gemm_prepare) and lie in a table; run finds them there. Only a shape that nobody prepared is
+ * Plans are made when the program starts (calls while `planning`) and lie in a table; run finds them there. Only a shape that nobody planned is
  * planned while running. Nothing is allocated on the device, ever; the workspace is the caller's. */
 
 /* ---- the kernels of our own --------------------------------------------------------------------------------------- */
@@ -324,15 +324,6 @@ static_assert(sizeof(fxrt_cuda_gemm_key) == sizeof(fxrt_gemm_desc) + 7 * sizeof(
 
 /* ---- the calls ---------------------------------------------------------------------------------------------------- */
 
-/* Plans a product before it runs. Of the pointers only their alignment counts, and whether b and r are there. */
-template <class T>
-FXRT_HOST void fxrt_cuda_gemm_prepare(fxrt_cuda_products *p, const fxrt_gemm_desc *d, const T *x, const T *w, const T *b, const T *r,
-                                      const T *y)
-{
-    const fxrt_cuda_gemm_key key = fxrt_cuda_gemm_key_of(d, x, w, b, r, y);
-    fxrt_cuda_gemm_find(p, &key);
-}
-
 template <class T, int R>
 FXRT_HOST cudaError_t fxrt_cuda_gemm_run_tile(const fxrt_gemm_desc *d, const T *x, const T *w, const T *b, const T *r, T *y,
                                               cudaStream_t stream)
@@ -345,7 +336,8 @@ FXRT_HOST cudaError_t fxrt_cuda_gemm_run_tile(const fxrt_gemm_desc *d, const T *
     return FXCC_LAUNCH((fxrt_cuda_gemm_tile<T, R>), static_cast<unsigned>(blocks), FXRT_CUDA_TILE_THREADS, 0, stream, *d, x, w, b, r, y);
 }
 
-/* y = act(x w + b + r) on the stream; b and r may be null, y may be r. ws has the bytes that fxrt_cuda_products_create was told of. */
+/* y = act(x w + b + r) on the stream; b and r may be null, y may be r. ws has the bytes that fxrt_cuda_products_create was told of.
+ * Where products are only planned, nothing starts: of the pointers their alignment counts then, and whether b and r are there. */
 template <class T>
 FXRT_HOST cudaError_t fxrt_cuda_gemm(fxrt_cuda_products *p, const fxrt_gemm_desc *desc, const T *x, const T *w, const T *b, const T *r,
                                      T *y, void *ws, cudaStream_t stream)
