@@ -2,8 +2,9 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * Each saves a kernel that would read and write a whole image. In float32 alone: in 16 bits tensor cores (a product by cuBLASLt, conv2d_half.h) gain
- * more than that, and a vector by channel would be rounded. */
+ * more than that, and a vector by channel would be rounded. Not where Winograd's transforms make the convolution: they save more. */
 #include "lower/build.h"
+#include "lower/conv_ways.h"
 #include "passes/rewrite.h"
 
 /* A constant for each channel of x: [channels, 1, 1], or one image's. */
@@ -33,8 +34,27 @@ static fx_node *by_channel(const fx_node *n, fx_opid op, fx_node **constant)
     return NULL;
 }
 
+/* Whether Winograd's transforms make convolution n. */
+static bool is_wino(const fx_build *b, const fx_node *n)
+{
+    const fx_node *x = fx_node_input(n, 0), *w = fx_node_input(n, 1);
+    int64_t stride[2], dilation[2], groups = fx_node_int(n, 8);
+    for (int i = 0; i < 4; i++)
+        if (!fx_dim_known(x->type->dims[i]) || !fx_dim_known(n->type->dims[i]) || !fx_dim_known(w->type->dims[i]))
+            return false;
+    fx_node_ints(n, 3, stride, 2);
+    fx_node_ints(n, 5, dilation, 2);
+    const fx_dim *in = x->type->dims, *out = n->type->dims, *filter = w->type->dims;
+    fxrt_conv2d_desc d = {
+        .n = (int32_t)in[0].value, .ih = (int32_t)in[2].value, .iw = (int32_t)in[3].value, .ic = (int32_t)filter[1].value, .oh = (int32_t)out[2].value,
+        .ow = (int32_t)out[3].value, .oc = (int32_t)(out[1].value / groups), .groups = (int32_t)groups, .kh = (int32_t)filter[2].value,
+        .kw = (int32_t)filter[3].value, .sh = (int32_t)stride[0], .sw = (int32_t)stride[1], .dh = (int32_t)dilation[0], .dw = (int32_t)dilation[1],
+    };
+    return fx_conv_is_wino(b->opt, &d, fx_build_is_constant(w));
+}
+
 /* Whether n is a convolution by the kernel that takes these: of images, in floats, neither transposed nor depthwise. */
-static bool is_conv2d(const fx_node *n)
+static bool is_conv2d(const fx_build *b, const fx_node *n)
 {
     if (!fx_is_call(n, FX_OP_convolution) || n->type->rank != 4 || fx_node_bool(n, 6) || !fx_build_has_kernel(n) || n->type->dtype != FX_F32)
         return false;
@@ -43,7 +63,8 @@ static bool is_conv2d(const fx_node *n)
         if (n->operands[i].def->type->dtype != FX_F32)
             return false;
     int64_t groups = fx_node_int(n, 8);
-    return groups == 1 || !fx_dim_is(x->type->dims[1], groups) || !fx_dim_equal(n->type->dims[1], x->type->dims[1]);
+    bool depthwise = groups > 1 && fx_dim_is(x->type->dims[1], groups) && fx_dim_equal(n->type->dims[1], x->type->dims[1]);
+    return !depthwise && !is_wino(b, n);
 }
 
 /* Whether a loop that reads n and nothing else reads it is there anyway: it can compute n, too. */
@@ -95,7 +116,7 @@ static void take_after(fx_build *b, fx_node *act)
 /* Whether a user of x is such a convolution of x, which can take what is before it. */
 static bool convolves(const fx_build *b, const fx_node *n, const fx_node *x)
 {
-    if (!is_conv2d(n) || fx_node_input(n, 0) != x || !b->root[n->id] || b->group[b->root[n->id]->id].after)
+    if (!is_conv2d(b, n) || fx_node_input(n, 0) != x || !b->root[n->id] || b->group[b->root[n->id]->id].after)
         return false;
     for (int i = 1; i < n->n_operands; i++)
         if (n->operands[i].def == x)
@@ -141,7 +162,7 @@ void fx_build_conv_groups(fx_build *b)
     FX_FOR_NODES(b->g, n)
     if (n->opcode == FX_CALL_FUNCTION && b->root[n->id] == n) {
         const fx_group *g = &b->group[n->id];
-        if (g->anchor && g->act != FXRT_ACT_NONE && !g->residual && is_conv2d(g->anchor))
+        if (g->anchor && g->act != FXRT_ACT_NONE && !g->residual && is_conv2d(b, g->anchor))
             take_after(b, n);
     }
     FX_FOR_NODES(b->g, n)

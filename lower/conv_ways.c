@@ -5,7 +5,6 @@
  * architecture; and a launch costs what it usually does. Nothing of this was measured. So another way is taken only where it saves a fifth. */
 #include "lower/conv_ways.h"
 
-#include "fxcc/runtime.h"
 #include "runtime/cuda/conv_gemm.h"
 #include "runtime/cuda/conv_share.h"
 #include "runtime/cuda/conv_split.h"
@@ -134,6 +133,14 @@ static bool panels_pay(const fx_gpu_sheet *on, const fxrt_conv2d_desc *d)
     return time < gain * plain_time(on, d, &k);
 }
 
+/* Products in TF32 would lose more than a plain sum in TF32 does: transforms take differences. A single image's layers stay one kernel, or two, that
+ * read the plain weights: a model at batch 1 is to have no more kernels than inductor's and 1.3 times the least bytes at most (docs/cuda.md). */
+bool fx_conv_is_wino(const fx_lower_options *opt, const fxrt_conv2d_desc *d, bool constant)
+{
+    bool wanted = fx_target_is_gpu(&opt->target) && constant && d->n > 1 && !opt->target.tf32 && !(opt->off & FX_OFF(WINOGRAD));
+    return wanted && wino_pays(fx_target_sheet(&opt->target), d);
+}
+
 fx_kernel_id fx_conv_way(const fx_lower_options *opt, const fx_call_stmt *c, fx_dtype type, bool constant)
 {
     fxrt_conv2d_desc d;
@@ -147,8 +154,5 @@ fx_kernel_id fx_conv_way(const fx_lower_options *opt, const fx_call_stmt *c, fx_
         return c->kernel;
     if (type != FX_F32)
         return panels_pay(on, &d) ? FX_K_conv2d_half : c->kernel;
-    /* Products in TF32 would lose more than a plain sum in TF32 does: transforms take differences. A single image's layers stay one kernel, or two, that
-     * read the plain weights: a model at batch 1 is to have no more kernels than inductor's and 1.3 times the least bytes at most (docs/cuda.md). */
-    bool wanted = constant && d.n > 1 && !opt->target.tf32 && !(opt->off & FX_OFF(WINOGRAD));
-    return wanted && wino_pays(on, &d) ? FX_K_conv2d_wino : c->kernel;
+    return fx_conv_is_wino(opt, &d, constant) ? FX_K_conv2d_wino : c->kernel;
 }

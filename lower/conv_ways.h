@@ -3,11 +3,15 @@
 #ifndef FXCC_CONV_WAYS_H
 #define FXCC_CONV_WAYS_H
 
+#include "fxcc/runtime.h"
 #include "lower/lower.h"
 
 /* The kernel that makes what `c` is as conv2d or conv2d_weight_grad, where its elements are of type; constant: its weights are known now. For other targets, and
  * where a size is not known, c's own. */
 fx_kernel_id fx_conv_way(const fx_lower_options *opt, const fx_call_stmt *c, fx_dtype type, bool constant);
+
+/* Whether it makes a convolution of floats by Winograd's transforms; of d only sizes are read. */
+bool fx_conv_is_wino(const fx_lower_options *opt, const fxrt_conv2d_desc *d, bool constant);
 
 /* Bytes of workspace, cuBLASLt's with it, of a call for a GPU. */
 size_t fx_conv_workspace(const fx_target *target, const fx_call_stmt *c);
