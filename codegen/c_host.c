@@ -476,6 +476,9 @@ void fx_c_run_begin(fx_emit *e, fx_text *t, const char *missing)
     fx_c_state_pointers(e, t, used);
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
+        if (used[i] && b->kind == FX_BUF_COUNTER)
+            fx_printf(t, "    int32_t *const %s = ctx->counters + %llu; /* %lld, zero between runs */\n", e->bufs[i], (unsigned long long)b->offset / sizeof(int32_t),
+                      (long long)b->numel.value);
         if (!used[i] || b->kind != FX_BUF_ARENA)
             continue;
         const char *offset = b->slot >= 0 ? fx_arena_printf(e->local, "at[%d]", b->slot) : fx_arena_printf(e->local, "%llu", (unsigned long long)b->offset);

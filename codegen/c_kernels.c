@@ -127,7 +127,7 @@ static void put_prototypes(fx_emit *e, fx_text *t)
         fx_text_init(&line, e->arena);
         fx_printf(&line, "void fxrt_%s_%s(const fxrt_%s_desc *d", e->p->target.isa, k->name, k->desc);
         size_t size = line.size;
-        for (int b = 0; b < k->n_bufs; b++) {
+        for (int b = 0; b < k->n_bufs && !k->buf[b].counts; b++) {
             bool out = k->buf[b].written || strcmp(k->buf[b].name, "ws") == 0;
             const char *one = fx_arena_printf(e->arena, "%sfloat *%s", out ? "" : "const ", k->buf[b].name);
             bool wrap = size + strlen(one) > 104;

@@ -103,7 +103,7 @@ static fx_status scan_step(void *user, const fx_step *step)
     return FX_OK;
 }
 
-/* Buffers that are written go last, workspace after all. */
+/* Buffers that are written go last, workspace after all, and counters after that. */
 static fx_status scan_step_end(void *user, const fx_step *step)
 {
     (void)step;
@@ -111,10 +111,12 @@ static fx_status scan_step_end(void *user, const fx_step *step)
     fx_step_facts *f = e->fact;
     struct fx_step_param *sorted = FX_NEW_ARRAY(e->arena, struct fx_step_param, f->n_params + 1);
     size_t n = 0;
-    for (int rank = 0; rank < 3; rank++)
-        for (size_t i = 0; i < f->n_params; i++)
-            if ((e->p->bufs[f->params[i].buf].workspace ? 2 : f->params[i].written ? 1 : 0) == rank)
+    for (int rank = 0; rank < 4; rank++)
+        for (size_t i = 0; i < f->n_params; i++) {
+            const fx_buf *b = &e->p->bufs[f->params[i].buf];
+            if ((b->kind == FX_BUF_COUNTER ? 3 : b->workspace ? 2 : f->params[i].written ? 1 : 0) == rank)
                 sorted[n++] = f->params[i];
+        }
     f->params = sorted;
     f->cap_params = n;
     fx_emit_done(e);
@@ -603,7 +605,7 @@ void fx_c_put_call(fx_emit *e, const fx_call_stmt *c, const char *function, cons
     fx_printf(&t, "%s(%s&%s", function, before, desc);
     size_t line = t.size + 4 * (size_t)e->indent;
     for (int i = 0; i < k->n_bufs; i++) {
-        if (!workspace && strcmp(k->buf[i].name, "ws") == 0)
+        if ((!workspace && strcmp(k->buf[i].name, "ws") == 0) || (k->buf[i].counts && !e->say->gpu))
             continue;
         fx_text a;
         fx_text_init(&a, e->local);
@@ -611,7 +613,7 @@ void fx_c_put_call(fx_emit *e, const fx_call_stmt *c, const char *function, cons
             fx_puts(&a, e->say->null);
         } else {
             const fx_buf *b = &e->p->bufs[c->buf[i]];
-            if (b->dtype != FX_F32)
+            if (b->dtype != FX_F32 && b->kind != FX_BUF_COUNTER)
                 fx_printf(&a, "(%s%s *)", k->buf[i].written || b->workspace ? "" : "const ", fx_cuda_element(b->dtype));
             bool moved = !fx_dim_is(c->offset[i], 0), far = b->dtype != FX_F32 && moved;
             fx_printf(&a, "%s%s", far ? "(" : "", fx_c_buf(e, c->buf[i]));

@@ -165,6 +165,8 @@ static void put_context(fx_emit *e, fx_text *t)
         fx_puts(t, "    size_t arena_size;\n");
     if (e->p->n_states)
         fx_cuda_put(e, t, "    net_state_t *state;\n");
+    if (e->p->counters_size)
+        fx_puts(t, "    int32_t *counters;        /* of the blocks that made their parts of a sum: zero between runs */\n");
     if (fx_cuda_has_checks(e))
         fx_puts(t, "    int *status;              /* on the device: why a run failed */\n");
     if (fx_cuda_uses_products(e, false))
@@ -283,6 +285,12 @@ static void put_create(fx_emit *e, fx_text *t)
     if (fx_cuda_has_checks(e))
         fx_cuda_put(e, t, "    NET_CUDA(\"allocating the status\", cudaMalloc(&ctx->status, sizeof *ctx->status));\n"
                           "    NET_CUDA(\"clearing the status\", cudaMemset(ctx->status, 0, sizeof *ctx->status));\n");
+    if (p->counters_size) {
+        fx_cuda_put(e, t, "    NET_CUDA(\"allocating counters\", cudaMalloc(&ctx->counters, ");
+        fx_printf(t, "%llu));\n", (unsigned long long)p->counters_size);
+        fx_cuda_put(e, t, "    NET_CUDA(\"clearing counters\", cudaMemset(ctx->counters, 0, ");
+        fx_printf(t, "%llu));\n", (unsigned long long)p->counters_size);
+    }
     if (p->n_states)
         fx_cuda_put(e, t, "    NET_CUDA(\"allocating the state\", cudaMalloc(&ctx->state, sizeof *ctx->state));\n");
     if (e->n_members)
@@ -321,9 +329,9 @@ static void put_create(fx_emit *e, fx_text *t)
         fx_puts(t, "        for (const cudaStream_t side : ctx->side)\n            if (side)\n                (void)cudaStreamDestroy(side);\n"
                    "        for (const cudaEvent_t event : ctx->joined)\n            if (event)\n                (void)cudaEventDestroy(event);\n"
                    "        if (ctx->forked)\n            (void)cudaEventDestroy(ctx->forked);\n");
-    static const char *const owned[] = {"arena", "weights", "state", "status"};
-    const bool has[] = {arena, e->n_members > 0, p->n_states > 0, fx_cuda_has_checks(e)};
-    for (int i = 0; i < 4; i++)
+    static const char *const owned[] = {"arena", "weights", "state", "counters", "status"};
+    const bool has[] = {arena, e->n_members > 0, p->n_states > 0, p->counters_size > 0, fx_cuda_has_checks(e)};
+    for (int i = 0; i < 5; i++)
         if (has[i])
             fx_printf(t, "        (void)cudaFree(ctx->%s);\n", owned[i]);
     fx_puts(t, "        (void)cudaGetLastError();\n    }\n    free(ctx);\n}\n");

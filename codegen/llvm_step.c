@@ -503,7 +503,7 @@ static fx_status call(void *user, const fx_stmt *s)
     LLVMTypeRef types[FX_MAX_BUF_ARGS + 1];
     unsigned n = 0;
     args[n++] = descriptor(e, k, c);
-    for (int i = 0; i < k->n_bufs; i++) {
+    for (int i = 0; i < k->n_bufs && !k->buf[i].counts; i++) { /* counters are the last, and GPUs' */
         int buf = c->buf[i];
         bool none = buf < 0 || (e->p->bufs[buf].kind == FX_BUF_WEIGHT && fx_dim_is(e->p->bufs[buf].numel, 0));
         args[n++] = none ? L->ConstPointerNull(e->t_ptr) : fx_ll_element(e, buf, fx_ll_dim(e, c->offset[i]));

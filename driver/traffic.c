@@ -180,9 +180,11 @@ static void touch_call(counting *t, const fx_call_stmt *c)
 {
     const fx_kernel *k = fx_kernel_get(c->kernel);
     bool gpu = fx_target_is_gpu(&t->p->target), tail = false;
-    if (gpu && strcmp(k->desc, "conv2d") == 0) { /* parts of sums, panels, transformed tiles: written by one kernel and read by another */
+    if (gpu && strcmp(k->desc, "conv2d") == 0) { /* panels, transformed tiles, parts of sums: written by one kernel or block and read by another */
         fx_conv_cost cost = fx_conv_cost_of(c, has_workspace(t->p, c));
-        t->sum.workspace += cost.between;
+        t->sum.workspace += cost.left + cost.found;
+        t->sum.written += cost.left;
+        t->sum.read += cost.found;
         tail = cost.tail;
     } else if (gpu && strcmp(k->desc, "gemm") == 0) {
         tail = has_tail(t->p, c);
@@ -192,7 +194,7 @@ static void touch_call(counting *t, const fx_call_stmt *c)
         if (c->buf[i] < 0)
             continue;
         const fx_buf *b = &t->p->bufs[c->buf[i]];
-        if (b->workspace) /* what cuBLASLt or a CPU's threads do in theirs is theirs */
+        if (b->workspace || b->kind == FX_BUF_COUNTER) /* what cuBLASLt or a CPU's threads do in theirs is theirs */
             continue;
         fx_call_footprint(t->p, c, i, &lo, &hi);
         int64_t count = hi.value >= lo.value ? hi.value - lo.value + 1 : 0;

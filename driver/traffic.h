@@ -6,8 +6,8 @@
 #include "ir/ir.h"
 #include "ir/program.h"
 
-/* Of a list of statements: each buffer in each direction at most once whole. What a kernel keeps in its workspace between launches of its own is
- * written and read, and counted apart. */
+/* Of a list of statements: each buffer in each direction at most once whole. workspace: of these, what blocks of one launch
+ * pass to one another. */
 typedef struct fx_traffic {
     uint64_t read, written, workspace;
     double flops;                /* of the scalar expressions; kernels' calls have theirs from the graph */

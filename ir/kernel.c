@@ -23,17 +23,19 @@ FXRT_DESCRIPTORS(FXRT_X)
 #define OUT(x) +1
 #define OVER(x) +1
 #define WS(x) +1
+#define COUNT(x) +1
 #define KERNEL(id, desc, buffers, files, cuda, doc) N_##id = 0 buffers,
 enum {
 #include "ir/kernel.def"
 };
 #undef KERNEL
 
-#define IN(x) {#x, false, false, false},
-#define OPT(x) {#x, true, false, false},
-#define OUT(x) {#x, false, true, false},
-#define OVER(x) {#x, false, true, true},
-#define WS(x) {#x, true, true, false},
+#define IN(x) {#x, false, false, false, false},
+#define OPT(x) {#x, true, false, false, false},
+#define OUT(x) {#x, false, true, false, false},
+#define OVER(x) {#x, false, true, true, false},
+#define WS(x) {#x, true, true, false, false},
+#define COUNT(x) {#x, true, true, false, true},
 #define KERNEL(id, desc, buffers, files, cuda, doc)                                                          \
     {FX_K_##id, #id, #desc, id##_buffers, files, cuda, doc, N_##id, {buffers}, (int)(sizeof desc##_fields / sizeof desc##_fields[0]), \
      desc##_fields},

@@ -11,16 +11,17 @@
 #include "fxcc/runtime.h"
 #include "ir/ir.h"
 
-/* STATE: what runs change and the next run reads, in a block of its own that the caller keeps. LOCAL: an array within a step, on the stack
- * of who runs it (of each thread, when declared inside a parallel loop). */
-typedef enum fx_buf_kind { FX_BUF_INPUT, FX_BUF_OUTPUT, FX_BUF_WEIGHT, FX_BUF_ARENA, FX_BUF_STATE, FX_BUF_LOCAL } fx_buf_kind;
+/* STATE: what runs change and the next run reads, in a block of its own that the caller keeps. COUNTER: 32-bit counters of one call of a GPU's kernel, in a block
+ * of their own: zeros when it is made, and again when the call is done. LOCAL: an array within a step, on the stack of who runs it (of each thread, when declared
+ * inside a parallel loop). */
+typedef enum fx_buf_kind { FX_BUF_INPUT, FX_BUF_OUTPUT, FX_BUF_WEIGHT, FX_BUF_ARENA, FX_BUF_STATE, FX_BUF_COUNTER, FX_BUF_LOCAL } fx_buf_kind;
 
 typedef struct fx_buf {
     int id;
     const char *name;          /* unique, a C identifier: "layer1_0_conv1", "layer1_0_conv1_weight" */
     fx_buf_kind kind;
     fx_dtype dtype;            /* float16 and bfloat16 elements are 16-bit patterns in memory */
-    fx_dim numel;              /* elements. WEIGHT, LOCAL: a number */
+    fx_dim numel;              /* elements. WEIGHT, STATE, COUNTER, LOCAL: a number */
     int rank;                  /* memory order sizes, for comments: 1x56x56x64 */
     fx_dim dims[FX_MAX_RANK];
     int io;                    /* INPUT, OUTPUT, STATE: number */
@@ -29,7 +30,7 @@ typedef struct fx_buf {
     const void *data;          /* WEIGHT: numel elements (packed), in the program's arena or mapped */
     uint64_t hash;             /* WEIGHT without data (read from a text): the hash the text gives */
     const char *note;          /* WEIGHT: how it is packed; others: layout ("NHWC") */
-    uint64_t offset;           /* bytes, in the arena (ARENA of a program without symbols), weights (WEIGHT), state (STATE); set by lower/memory.c;
+    uint64_t offset;           /* bytes, in the arena (ARENA of a program without symbols), weights (WEIGHT), state (STATE), counters (COUNTER); set by lower/memory.c;
                                   64-byte aligned */
     int slot;                  /* ARENA of a program with symbols: its slot, see fx_slot; else -1 */
     bool workspace;            /* ARENA: lives within one step only */
@@ -91,7 +92,7 @@ typedef enum fx_kernel_id {
     FX_K_COUNT
 } fx_kernel_id;
 
-enum { FX_MAX_BUF_ARGS = 8, FX_MAX_FIELDS = 40 };
+enum { FX_MAX_BUF_ARGS = 9, FX_MAX_FIELDS = 40 };
 
 typedef struct fx_kernel {
     fx_kernel_id id;
@@ -101,7 +102,7 @@ typedef struct fx_kernel {
     const char *files, *cuda;  /* texts of runtime/, of runtime/cuda/ */
     const char *doc;
     int n_bufs;
-    struct { const char *name; bool optional, written, over_x; } buf[FX_MAX_BUF_ARGS]; /* over_x: may be x itself, see kernel.def */
+    struct { const char *name; bool optional, written, over_x, counts; } buf[FX_MAX_BUF_ARGS]; /* over_x: may be x itself; counts: see kernel.def */
     int n_fields;
     const struct fx_kernel_field { const char *name; bool is_float; } *field;
 } fx_kernel;
@@ -232,7 +233,7 @@ typedef struct fx_program {
     fx_io *outputs; size_t n_outputs, cap_outputs;
     fx_io *states; size_t n_states, cap_states;
     fx_slot *slots; size_t n_slots, cap_slots;
-    uint64_t arena_size, weights_size, state_size; /* bytes; set by lower/memory.c; arena_size with symbols: at the upper ends of their ranges,
+    uint64_t arena_size, weights_size, state_size, counters_size; /* bytes; set by lower/memory.c; arena_size with symbols: at the upper ends of their ranges,
                                             0 when there are none */
     uint64_t live_size;                  /* the largest live set, with workspace and alignment: the planner's lower bound */
     uint8_t model_hash[8];               /* of program text and weights; ties .bin to code */

@@ -216,6 +216,7 @@ bool fx_program_bind(fx_program *p, const int64_t *values, fx_program **out)
     q->file = p->file;
     q->weights_size = p->weights_size;
     q->state_size = p->state_size;
+    q->counters_size = p->counters_size;
     memcpy(q->model_hash, p->model_hash, sizeof q->model_hash);
     for (size_t i = 0; i < p->n_bufs; i++) {
         fx_buf buf = p->bufs[i];

@@ -418,7 +418,9 @@ void fx_check_call(fx_check *c, const fx_call_stmt *call)
             wide = true;
         else if (added)
             narrow |= dtype != FX_F32 && b->dtype == dtype;
-        if (!ws && b->dtype != dtype && !(added && b->dtype == FX_F32))
+        if (k->buf[i].counts != (b->kind == FX_BUF_COUNTER))
+            fx_check_bad(c, "call %s: expected %s for argument %s, got '%s'", call->name, k->buf[i].counts ? "counters" : "a buffer that is no counters", arg, b->name);
+        else if (!ws && !k->buf[i].counts && b->dtype != dtype && !(added && b->dtype == FX_F32))
             fx_check_bad(c, "call %s: expected %s for argument %s, '%s' is %s", call->name, fx_dtype_short(dtype), arg, b->name, fx_dtype_short(b->dtype));
         if (k->buf[i].written && ((b->kind == FX_BUF_INPUT && !b->changed) || b->kind == FX_BUF_WEIGHT))
             fx_check_bad(c, "call %s writes to '%s', which is only read", call->name, b->name);

@@ -85,6 +85,8 @@ void fx_check_accesses(fx_check *c)
             (none || !fx_check_le(c, l->lo, fx_dim_of(0)) || !fx_check_le(c, b->numel, fx_dim_plus(c->ctx, l->hi, 1))) && !is_empty(c, b))
             fx_check_bad(c, "output '%s': expected all %s elements to be written, got [%s, %s]", b->name, fx_check_text(c, b->numel),
                          none ? "0" : fx_check_text(c, l->lo), none ? "-1" : fx_check_text(c, l->hi));
+        if (b->kind == FX_BUF_COUNTER && l->first != l->last) /* of different streams they would count one another's blocks */
+            fx_check_bad(c, "counters '%s' are used by steps %s and %s", b->name, p->steps[l->first].name, p->steps[l->last].name);
         if (b->workspace && l->first != l->last)
             fx_check_bad(c, "workspace '%s' is used by steps %s and %s", b->name, p->steps[l->first].name, p->steps[l->last].name);
     }
@@ -378,4 +380,5 @@ void fx_check_memory(fx_check *c)
         check_arena(c);
     check_block(c, FX_BUF_WEIGHT, p->weights_size, "weights");
     check_block(c, FX_BUF_STATE, p->state_size, "state");
+    check_block(c, FX_BUF_COUNTER, p->counters_size, "counters");
 }

@@ -331,6 +331,10 @@ static fx_status parse_call_bufs(parser *p, fx_call_stmt *c, const fx_kernel *k)
     fx_lexer *lx = &p->lx;
     FX_TRY(fx_lex_expect(lx, "("));
     for (int i = 0; i < k->n_bufs; i++) {
+        if (k->buf[i].counts && fx_lex_is(lx, ")")) { /* the last one, which is left out where there is none */
+            c->buf[i] = -1;
+            continue;
+        }
         if (i > 0)
             FX_TRY(fx_lex_expect(lx, ","));
         FX_TRY(fx_lex_expect(lx, k->buf[i].name));
@@ -513,6 +517,8 @@ static fx_status parse_sizes(parser *p)
             FX_TRY(fx_lex_uint(lx, &p->p->weights_size));
         } else if (key(p, "state")) {
             FX_TRY(fx_lex_uint(lx, &p->p->state_size));
+        } else if (key(p, "counters")) {
+            FX_TRY(fx_lex_uint(lx, &p->p->counters_size));
         } else if (key(p, "live")) {
             FX_TRY(fx_lex_uint(lx, &p->p->live_size));
         } else if (key(p, "hash")) {
@@ -619,7 +625,7 @@ static fx_status parse_values(parser *p, fx_buf *b)
 
 static fx_status parse_buffer(parser *p)
 {
-    static const char *const kinds[] = {"input", "output", "weight", "arena", "state", "local"};
+    static const char *const kinds[] = {"input", "output", "weight", "arena", "state", "counter", "local"};
     fx_lexer *lx = &p->lx;
     const char *name;
     fx_dtype dtype;
@@ -633,7 +639,7 @@ static fx_status parse_buffer(parser *p)
     while (kind <= FX_BUF_LOCAL && !fx_lex_is(lx, kinds[kind]))
         kind++;
     if (kind > FX_BUF_LOCAL)
-        return fx_lex_fail(lx, "input, output, weight, arena, state or local");
+        return fx_lex_fail(lx, "input, output, weight, arena, state, counter or local");
     fx_lex_next(lx);
     if (kind <= FX_BUF_OUTPUT || kind == FX_BUF_STATE)
         FX_TRY(fx_lex_range(lx, "its number", 0, 100000, &io));

@@ -23,7 +23,7 @@
 #include "ir/lex.h"
 #include "ir/program.h"
 
-static const char *const kinds[] = {"input", "output", "weight", "arena", "state", "local"};
+static const char *const kinds[] = {"input", "output", "weight", "arena", "state", "counter", "local"};
 static const char *const loops[] = {"serial", "parallel", "vector", "unrolled", "grid", "block", "thread"};
 
 static void put_quoted_field(fx_text *t, const char *key, const char *value)
@@ -157,6 +157,8 @@ static void put_call(fx_text *t, const fx_program *p, const fx_call_stmt *c)
     fx_put_word(t, c->name, false);
     fx_puts(t, "(");
     for (int i = 0; i < k->n_bufs; i++) {
+        if (k->buf[i].counts && c->buf[i] == -1)
+            continue;
         fx_printf(t, "%s%s=", i ? ", " : "", k->buf[i].name);
         if (c->buf[i] == -1) {
             fx_puts(t, "null");
@@ -429,6 +431,8 @@ void fx_program_print(fx_text *t, const fx_program *p)
     fx_printf(t, "sizes arena=%llu weights=%llu ", (unsigned long long)p->arena_size, (unsigned long long)p->weights_size);
     if (p->state_size)
         fx_printf(t, "state=%llu ", (unsigned long long)p->state_size);
+    if (p->counters_size)
+        fx_printf(t, "counters=%llu ", (unsigned long long)p->counters_size);
     fx_printf(t, "live=%llu hash=0x%016llx\n", (unsigned long long)p->live_size, (unsigned long long)hash);
     put_slots(t, p);
     for (size_t i = 0; i < p->n_bufs; i++)

@@ -173,7 +173,7 @@ static void check_buffer(fx_check *c, const fx_buf *b, int id)
     if (b->rank < 0 || b->rank > FX_MAX_RANK)
         fx_check_bad(c, "buffer '%s': expected a rank up to %d, got %d", b->name, FX_MAX_RANK, b->rank);
     const char *what = fx_arena_printf(c->arena, "buffer '%s': its size", b->name);
-    bool fixed = b->kind == FX_BUF_WEIGHT || b->kind == FX_BUF_STATE || b->kind == FX_BUF_LOCAL;
+    bool fixed = b->kind == FX_BUF_WEIGHT || b->kind == FX_BUF_STATE || b->kind == FX_BUF_COUNTER || b->kind == FX_BUF_LOCAL;
     for (int i = 0; i < b->rank && i < FX_MAX_RANK; i++)
         check_dim(c, b->dims[i], what);
     if (!check_dim(c, b->numel, what))
@@ -191,6 +191,8 @@ static void check_buffer(fx_check *c, const fx_buf *b, int id)
         else if (fx_dtype_size(c->p->bufs[b->overlay].dtype) != fx_dtype_size(b->dtype))
             fx_check_bad(c, "buffer '%s' overlays '%s' of another element size", b->name, fx_check_buf_name(c, b->overlay));
     }
+    if (b->kind == FX_BUF_COUNTER && b->dtype != FX_I32)
+        fx_check_bad(c, "counters '%s': expected i32, got %s", b->name, fx_dtype_short(b->dtype));
     if (b->changed && b->kind != FX_BUF_INPUT)
         fx_check_bad(c, "buffer '%s' is marked as changed, but no input", b->name);
     check_initial(c, b);
@@ -394,6 +396,8 @@ static void check_store(fx_check *c, const fx_stmt *s)
     const fx_buf *b = &c->p->bufs[s->buf];
     if ((b->kind == FX_BUF_INPUT && !b->changed) || b->kind == FX_BUF_WEIGHT)
         fx_check_bad(c, "a store is to '%s', which is only read", b->name);
+    if (b->kind == FX_BUF_COUNTER)
+        fx_check_bad(c, "a store is to the counters '%s', which only calls change", b->name);
     if (b->kind == FX_BUF_LOCAL && !fx_check_sees_array(c, s->buf))
         fx_check_bad(c, "a store is to the array '%s' where it is not declared", b->name);
     if (s->value && s->value->dtype != b->dtype)

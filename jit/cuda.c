@@ -145,6 +145,10 @@ static fx_status load(job *j)
     FX_TRY(told(j, g->D->EventCreate(&g->done, FX_CU_NO_TIMING), "making an event"));
     FX_TRY(told(j, g->D->MemAlloc(&g->status, sizeof(int)), "allocating the status"));
     FX_TRY(told(j, g->D->MemsetD32Async(g->status, 0, 1, NULL), "clearing the status"));
+    if (p->counters_size) {
+        FX_TRY(told(j, g->D->MemAlloc(&g->counters, (size_t)p->counters_size), "allocating counters"));
+        FX_TRY(told(j, g->D->MemsetD32Async(g->counters, 0, (size_t)p->counters_size / sizeof(int32_t), NULL), "clearing counters"));
+    }
     if (p->n_states)
         FX_TRY(told(j, g->D->MemAlloc(&g->state, (size_t)p->state_size), "allocating the state"));
     return load_weights(j);
@@ -209,7 +213,7 @@ void fx_gpu_free(fx_gpu_code *g)
     if (!g)
         return;
     if (g->context && g->D->CtxPushCurrent(g->context) == 0) {
-        const fx_cu_ptr memory[] = {g->weights, g->state, g->status, g->arena.at};
+        const fx_cu_ptr memory[] = {g->weights, g->state, g->counters, g->status, g->arena.at};
         if (g->used)
             g->D->EventSynchronize(g->done);
         for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)

@@ -38,7 +38,7 @@ struct fx_gpu_code {
     uint64_t cache_most;
     fx_context *ctx;             /* of its own, for what is compiled while a call runs, and what lasts of that */
     fx_arena *lasting;           /* of it */
-    fx_cu_ptr weights, state, status;
+    fx_cu_ptr weights, state, counters, status;
     fx_gpu_block arena;
     fx_gpu_block *staging;              /* by input, then output: for what is not on the device, or not aligned */
     fx_cu_event done;            /* the last call */

@@ -181,6 +181,7 @@ int fx_cuda_call_kernel(const fx_cuda_kernel_call *c)
 #define OUT(x) , static_cast<float *>(buffer.take())
 #define OVER(x) OUT(x)
 #define WS(x) OUT(x)
+#define COUNT(x) , static_cast<int *>(buffer.take())
 #define KERNEL(id, desc, buffers, ...)                                                                                                            \
     if (strcmp(c->kernel, #id) == 0)                                                                                                              \
         return fx_cuda_row{[](auto... a) -> decltype(fxrt_cuda_##id(a...)) { return fxrt_cuda_##id(a...); },                                      \

@@ -114,6 +114,8 @@ static fx_status place_rest(run *r)
             g->place[i] = g->arena.at + g->offsets[i];
         else if (b->kind == FX_BUF_STATE)
             g->place[i] = g->state + b->offset;
+        else if (b->kind == FX_BUF_COUNTER)
+            g->place[i] = g->counters + b->offset;
         else if (b->kind == FX_BUF_WEIGHT)
             g->place[i] = g->weights + g->device_code.weights_at[i];
     }

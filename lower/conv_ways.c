@@ -32,6 +32,13 @@ size_t fx_conv_workspace(const fx_target *target, const fx_call_stmt *c)
     }
 }
 
+size_t fx_conv_counters(const fx_call_stmt *c)
+{
+    fxrt_conv2d_desc d;
+    fx_call_to_desc(c, &d);
+    return fx_kernel_is_conv2d(c->kernel) && fx_call_is_static(c) ? fxrt_cuda_conv2d_counters(&d) : 0;
+}
+
 static bool in_epilogue(int act)
 {
     return act == FXRT_ACT_NONE || act == FXRT_ACT_RELU || act == FXRT_ACT_GELU_TANH;
@@ -43,8 +50,8 @@ static fx_conv_cost wino_cost(const fxrt_conv2d_desc *d)
     int64_t tiles = fxrt_cuda_wino_tiles(d), share = fxrt_cuda_wino_chunk(d);
     if (tiles == 0)
         return (fx_conv_cost){0};
-    return (fx_conv_cost){.launches = 3 * (int)((tiles + share - 1) / share),
-                          .between = 2 * FXRT_WINO_POINTS * (uint64_t)tiles * (uint64_t)(d->ic + d->oc) * sizeof(float)};
+    uint64_t transformed = FXRT_WINO_POINTS * (uint64_t)tiles * (uint64_t)(d->ic + d->oc) * sizeof(float);
+    return (fx_conv_cost){.launches = 3 * (int)((tiles + share - 1) / share), .left = transformed, .found = transformed};
 }
 
 /* A panel is made and multiplied, with a tail if that is no epilogue of cuBLASLt, a share of the pixels after the other; weights are padded once. */
@@ -56,8 +63,15 @@ static fx_conv_cost half_cost(const fxrt_conv2d_desc *d)
     if (pixels == 0)
         return (fx_conv_cost){0};
     cost.launches = (int)((pixels + share - 1) / share) * (2 + cost.tail) + padded;
-    cost.between = 4 * (uint64_t)row * (uint64_t)(pixels + (padded ? d->oc : 0));
+    cost.left = cost.found = 2 * (uint64_t)row * (uint64_t)(pixels + (padded ? d->oc : 0));
     return cost;
+}
+
+/* Each block writes its part of a tile, and the last one reads those of the others. */
+static fx_conv_cost parts_cost(const fxrt_conv2d_desc *d, bool split)
+{
+    uint64_t parts = split ? (uint64_t)fxrt_cuda_conv2d_way(d).parts : 1, sums = (uint64_t)d->n * (uint64_t)d->oh * (uint64_t)d->ow * (uint64_t)d->groups * (uint64_t)d->oc;
+    return (fx_conv_cost){.launches = 1, .left = parts > 1 ? parts * sums * sizeof(float) : 0, .found = (parts - 1) * sums * sizeof(float)};
 }
 
 fx_conv_cost fx_conv_cost_of(const fx_call_stmt *c, bool split)
@@ -70,11 +84,11 @@ fx_conv_cost fx_conv_cost_of(const fx_call_stmt *c, bool split)
     case FX_K_conv2d_half: return half_cost(&d);
     case FX_K_conv2d:
     case FX_K_conv2d_pre:
-    case FX_K_conv2d_post: parts = split ? fxrt_cuda_conv2d_workspace(&d) : 0; break;
+    case FX_K_conv2d_post: return parts_cost(&d, split);
     case FX_K_conv2d_weight_grad_split: parts = split ? fxrt_cuda_conv2d_weight_grad_workspace(&d) : 0; break;
     default: break;
     }
-    return (fx_conv_cost){.launches = parts ? 2 : 1, .between = 2 * (uint64_t)parts};
+    return (fx_conv_cost){.launches = parts ? 2 : 1, .left = parts, .found = parts};
 }
 
 /* ---- times ------------------------------------------------------------------------------------------------------------ */
@@ -104,8 +118,8 @@ static work work_of(const fxrt_conv2d_desc *d, size_t element)
 
 static double plain_time(const fx_gpu_sheet *on, const fxrt_conv2d_desc *d, const work *k)
 {
-    double parts = (double)fxrt_cuda_conv2d_workspace(d);
-    return kernel_time(on, k->products, on->floats, k->x + k->w + (parts > 0 ? parts : k->y)) + (parts > 0 ? kernel_time(on, 0, on->floats, parts + k->y) : 0);
+    const fx_conv_cost parts = parts_cost(d, true);
+    return kernel_time(on, k->products, on->floats, k->x + k->w + k->y + (double)(parts.left + parts.found));
 }
 
 static bool wino_pays(const fx_gpu_sheet *on, const fxrt_conv2d_desc *d)

@@ -16,9 +16,12 @@ bool fx_conv_is_wino(const fx_lower_options *opt, const fxrt_conv2d_desc *d, boo
 /* Bytes of workspace, cuBLASLt's with it, of a call for a GPU. */
 size_t fx_conv_workspace(const fx_target *target, const fx_call_stmt *c);
 
+/* Counters of a call for a GPU whose sums blocks make in parts (runtime/cuda/conv_split.h); 0: of others. */
+size_t fx_conv_counters(const fx_call_stmt *c);
+
 typedef struct fx_conv_cost {
     int launches;
-    uint64_t between;             /* bytes that one of its kernels writes to the workspace and another reads, both counted */
+    uint64_t left, found;         /* bytes that one of its kernels, or blocks, writes to the workspace and another one reads */
     bool tail;                    /* a kernel after the product reads and writes the result once more */
 } fx_conv_cost;
 /* Of a call for a GPU whose sizes are known. split: it has a workspace, so that sums may be in parts. */

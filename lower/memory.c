@@ -320,6 +320,20 @@ static void plan_state(fx_planner *pl)
     }
 }
 
+/* Counters are each call's own: steps of several streams run at once. */
+static void plan_counters(fx_planner *pl)
+{
+    fx_program *p = pl->p;
+    p->counters_size = 0;
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        fx_buf *b = &p->bufs[i];
+        if (b->kind != FX_BUF_COUNTER)
+            continue;
+        b->offset = p->counters_size;
+        p->counters_size += fx_memory_align((uint64_t)buf_bytes(pl, b).value);
+    }
+}
+
 fx_status fx_pass_memory(fx_lower *l)
 {
     fx_program *p = l->program;
@@ -348,5 +362,6 @@ fx_status fx_pass_memory(fx_lower *l)
         plan_arena(&pl, s);
     plan_weights(&pl);
     plan_state(&pl);
+    plan_counters(&pl);
     return FX_OK;
 }

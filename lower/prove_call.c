@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lower/prove.h"
+#include "runtime/cuda/conv_split.h"
 
 typedef struct call {
     fx_prover *r;
@@ -146,6 +147,22 @@ static bool same_window(const fx_prove_form *a, const fx_prove_form *b)
     return same;
 }
 
+/* Where blocks make sums in parts, each part has room, and each tile a counter. */
+static bool check_parts(call *q, const char **text)
+{
+    int counts = fx_kernel_buf(q->k, "counts"), ws = fx_kernel_buf(q->k, "ws");
+    fxrt_conv2d_desc d;
+    if (counts < 0 || q->c->buf[counts] < 0)
+        return true;
+    fx_call_to_desc(q->c, &d);
+    int64_t floats = (int64_t)(fxrt_cuda_conv2d_workspace(&d) / sizeof(float)), tiles = (int64_t)fxrt_cuda_conv2d_counters(&d);
+    fx_dim room = q->c->buf[ws] < 0 ? fx_dim_of(0) : q->r->p->bufs[q->c->buf[ws]].numel, counters = q->r->p->bufs[q->c->buf[counts]].numel;
+    if (fx_call_is_static(q->c) && fx_prove_le(q->r, fx_dim_of(floats), room) && fx_prove_le(q->r, fx_dim_of(tiles), counters))
+        return true;
+    *text = fx_arena_printf(q->r->arena, "its sums are made in parts, which need sizes that are numbers, %lld floats of workspace and %lld counters", (long long)floats, (long long)tiles);
+    return false;
+}
+
 bool fx_prove_call(fx_prover *r, const fx_stmt *s, const char **text)
 {
     call q = {r, s->call, fx_kernel_get(s->call->kernel)};
@@ -182,5 +199,5 @@ bool fx_prove_call(fx_prover *r, const fx_stmt *s, const char **text)
         }
     }
     r->by |= FX_BY_FOOTPRINT;
-    return check_fields(&q, text);
+    return check_parts(&q, text) && check_fields(&q, text);
 }

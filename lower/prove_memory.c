@@ -288,6 +288,25 @@ static void prove_state(fx_prover *r, void (*f)(void *user, const char *step, co
     }
 }
 
+/* Counters are zeros from run to run: each call has its own, behind those before, all within the block. */
+static void prove_counters(fx_prover *r, const life *lives, void (*f)(void *user, const char *step, const char *text), void *user)
+{
+    const fx_program *p = r->p;
+    uint64_t end = 0;
+    for (size_t i = 0; i < p->n_bufs; i++) {
+        const fx_buf *b = &p->bufs[i];
+        if (b->kind != FX_BUF_COUNTER)
+            continue;
+        if (b->offset % 64 || b->offset < end)
+            f(user, "counters", fx_arena_printf(r->kept, "'%s' lies on the counters before it, or is not aligned", b->name));
+        end = b->offset + (uint64_t)bytes_of(r, b).value;
+        if (end > p->counters_size)
+            f(user, "counters", fx_arena_printf(r->kept, "'%s' does not lie within the counters", b->name));
+        if (lives[i].first != lives[i].last)
+            f(user, "counters", fx_arena_printf(r->kept, "'%s' is used by several steps", b->name));
+    }
+}
+
 int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const char *text), void *user)
 {
     fx_program *p = r->p;
@@ -299,6 +318,7 @@ int fx_prove_memory(fx_prover *r, void (*f)(void *user, const char *step, const 
         touch_stmts(&w, p->steps[i].body);
     }
     prove_state(r, f, user);
+    prove_counters(r, w.lives, f, user);
     for (size_t i = 0; i < p->n_bufs; i++)
         in_regions(p, &w.lives[i]);
     life *v = FX_NEW_ARRAY(r->kept, life, p->n_bufs + 1), *live = FX_NEW_ARRAY(r->kept, life, p->n_bufs + 1);

@@ -58,6 +58,14 @@ static size_t workspace(fx_build *b, const fx_call_stmt *c)
     }
 }
 
+/* Counters of a call whose sums blocks make in parts; -1: it has none. */
+static int counters(fx_build *b, const fx_call_stmt *c, const char *name)
+{
+    size_t n = fx_target_is_gpu(&b->p->target) ? fx_conv_counters(c) : 0;
+    fx_dim numel = fx_dim_of((int64_t)n);
+    return n ? fx_program_buf(b->p, FX_BUF_COUNTER, fx_arena_printf(b->piece, "%s_counts", name), FX_I32, 1, &numel) : -1;
+}
+
 /* For a GPU, the product of matrices that a convolution is as it lies; NULL: it is none, or ends in an activation that cuBLASLt's epilogues have
  * not, so that another kernel would read and write the result once more, where the convolution's own does it. Weights of 1 x 1 are a matrix already. */
 static fx_call_stmt *as_product(fx_build *b, const fx_call_stmt *c)
@@ -167,6 +175,7 @@ fx_status fx_select_convolution(fx_build *b, fx_node *root)
     fx_call_set_buf(c, "b", bias, fx_dim_of(0));
     fx_call_set_window(c, "y", &out);
     fx_call_set_buf(c, "ws", fx_select_workspace(b, name, bytes), fx_dim_of(0));
+    fx_call_set_buf(c, "counts", counters(b, c, name), fx_dim_of(0));
     if (has_r) {
         fx_call_set_window(c, "r", &r);
         fx_select_overlay(b, &out, &r, &x);

@@ -37,13 +37,11 @@ static double up(double n, double by)
 
 /* ---- time ---------------------------------------------------------------------------------------------------------------- */
 
-/* Tiles of 64 x 64, long sums in parts, as runtime/cuda/ launches them; cuBLASLt is taken to do as these do. */
+/* Tiles, of long sums each part, as runtime/cuda/ launches them; cuBLASLt is taken to do as these do. */
 static double tiles(double rows, double columns, double matrices, double terms)
 {
-    double blocks = up(rows, 64) * up(columns, 64) * matrices;
-    double parts = blocks > 0 ? FXRT_CUDA_SPLIT_BLOCKS / blocks : 1, most = terms / FXRT_CUDA_SPLIT_LEAST;
-    parts = (double)(int64_t)(parts < most ? parts : most);
-    return blocks * (parts > 1 ? parts : 1);
+    const fxrt_cuda_conv_way way = fxrt_cuda_conv_way_of((int64_t)rows, (int64_t)columns, (int64_t)matrices, (int64_t)terms);
+    return (double)way.tiles * way.parts;
 }
 
 static double blocks_of_call(const sizes *s, const fx_call_stmt *c, double written)
@@ -69,7 +67,7 @@ static fx_step_cost cost_of(const sizes *s, const fx_step *step, const fx_touch 
     for (size_t i = 0; i < n; i++) {
         const fx_touch *a = &touches[i];
         const fx_buf *b = &p->bufs[a->buf];
-        bool again = b->kind == FX_BUF_LOCAL || b->workspace;
+        bool again = b->kind == FX_BUF_LOCAL || b->kind == FX_BUF_COUNTER || b->workspace;
         for (size_t k = 0; k < i && !again; k++)
             again = touches[k].buf == a->buf && touches[k].written == a->written;
         double elements = again ? 0 : value_of(s, fx_dim_plus(p->ctx, fx_dim_sub(p->ctx, a->hi, a->lo), 1));

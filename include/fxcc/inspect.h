@@ -71,7 +71,7 @@ typedef struct fx_kernel_info {
     int64_t grid[3], block[3]; /* blocks, threads; 0: the launcher of the kernel chooses */
     double flops;
     uint64_t read, written;    /* bytes; each buffer in each direction at most once whole */
-    uint64_t workspace;        /* bytes that its own launches pass to one another, written and read */
+    uint64_t workspace;        /* of these, what its blocks pass to one another: parts of sums, written and read */
 } fx_kernel_info;
 /* What all launches do, and the least that any program for the graph moves (docs/cuda.md, "Bytes"). */
 typedef struct fx_kernel_totals {

@@ -23,26 +23,19 @@ template <int V> FXRT_DEVICE fxrt_cuda_point fxrt_cuda_point_here(const fxrt_con
     return p;
 }
 
-/* y = act(sum + r) or, with a gain by channel, act(sum) gain + r; a bias is in the sum. */
+/* y = act(sum + r); a bias is in the sum. */
 template <int V, class T>
-FXRT_DEVICE void fxrt_cuda_point_end(const fxrt_conv2d_desc &d, const fxrt_cuda_point &p, fxrt_cuda_vec<V> sum, const T *r, T *y, const T *gain = nullptr)
+FXRT_DEVICE void fxrt_cuda_point_end(const fxrt_conv2d_desc &d, const fxrt_cuda_point &p, fxrt_cuda_vec<V> sum, const T *r, T *y)
 {
-    fxrt_cuda_vec<V> add = {};
     if (r) {
-        add = fxrt_cuda_floats<V>(r + (p.n * d.rs_n + static_cast<long long>(p.oy) * d.rs_h + static_cast<long long>(p.ox) * d.rs_w + p.c));
-    }
-    FXRT_UNROLL
-    for (int i = 0; i < V; i++) {
-        sum.at[i] += gain ? 0.0f : add.at[i];
-    }
-    fxrt_cuda_act(sum.at, d.act, d.act_a, d.act_b);
-    if (gain) {
-        const fxrt_cuda_vec<V> by = fxrt_cuda_floats<V>(gain + p.c);
+        const long long at = p.n * d.rs_n + static_cast<long long>(p.oy) * d.rs_h + static_cast<long long>(p.ox) * d.rs_w + p.c;
+        const fxrt_cuda_vec<V> add = fxrt_cuda_floats<V>(r + at);
         FXRT_UNROLL
         for (int i = 0; i < V; i++) {
-            sum.at[i] = sum.at[i] * by.at[i] + add.at[i];
+            sum.at[i] += add.at[i];
         }
     }
+    fxrt_cuda_act(sum.at, d.act, d.act_a, d.act_b);
     fxrt_cuda_put<V>(y + (p.n * d.ys_n + static_cast<long long>(p.oy) * d.ys_h + static_cast<long long>(p.ox) * d.ys_w + p.c), sum);
 }
 

@@ -9,5 +9,10 @@ FXRT_HOST cudaError_t fxrt_cuda_conv_transpose2d(const fxrt_conv2d_desc *d, cons
                                                  T *y, float *ws, cudaStream_t stream)
 {
     static_cast<void>(ws);
-    return fxrt_cuda_conv_choose<FXRT_CUDA_CONV_TRANSPOSED, T>(d, x, w, b, r, y, stream);
+    if (d->sh < 1 || d->sw < 1) {
+        return cudaErrorInvalidValue;
+    }
+    const int64_t rows = (d->oh + d->sh - 1) / d->sh, columns = (d->ow + d->sw - 1) / d->sw; /* of a phase */
+    const fxrt_cuda_conv_way way = fxrt_cuda_conv_way_of(d->n * rows * columns, d->oc, static_cast<int64_t>(d->groups) * d->sh * d->sw, 0);
+    return fxrt_cuda_conv_by<FXRT_CUDA_CONV_TRANSPOSED, T>(d, way, x, w, b, r, y, nullptr, nullptr, stream);
 }

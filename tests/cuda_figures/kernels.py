@@ -27,7 +27,7 @@ import zoo_transformers  # noqa: E402
 
 @dataclasses.dataclass
 class Launch:
-    name: str              # "fxrt_cuda_conv<..., 4, false, float, float>", or "cublasLtMatmul"
+    name: str              # "fxrt_cuda_conv<..., 4, 0, float>", or "cublasLtMatmul"
     grid: tuple = ()
     block: tuple = ()
     dynamic: int = 0       # bytes of shared memory
@@ -93,13 +93,12 @@ def size(v):
 
 
 def print_layers(name, rows):
-    """Of split sums, the first kernel writes the parts and the second reads them; of a product and its tail, both are in the first row."""
+    """Of a product and its tail, both are in the first row."""
     print(f"\n| {name} | kernel | blocks | threads | MFLOP | kB read | kB written |\n|---|---|---|---|---:|---:|---:|")
     for k, parts in rows:
-        half = k["workspace"] / 2
         for i, part in enumerate(parts):
-            figures = [k["flops"] / 1e6, k["read"] / 1e3, (half or k["written"]) / 1e3] if i == 0 else [0, half / 1e3, k["written"] / 1e3] if half else []
-            cells = " | ".join(f"{f:.4g}" for f in figures) if figures else " | | "
+            figures = [k["flops"] / 1e6, k["read"] / 1e3, k["written"] / 1e3]
+            cells = " | ".join(f"{f:.4g}" for f in figures) if i == 0 else " | | "
             print(f"| {k['title'] if i == 0 else ''} | {part.name} | {size(part.grid)} | {size(part.block)} | {cells} |")
 
 

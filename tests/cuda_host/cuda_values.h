@@ -54,7 +54,7 @@ struct barrier_place {
 static barrier_place barriers_met[16], missing_barrier;
 static size_t n_barriers_met;
 /* Not the kernel's: its own accesses are nobody's race. */
-[[maybe_unused]] __attribute__((no_sanitize("thread"))) static void barrier(const char *file, int line) {
+[[maybe_unused]] __attribute__((no_sanitize("thread"))) static bool is_met(const char *file, int line) {
     size_t i = 0;
     while (i < n_barriers_met && (barriers_met[i].line != line || barriers_met[i].file != file)) {
         i++;
@@ -63,8 +63,19 @@ static size_t n_barriers_met;
         barriers_met[n_barriers_met].file = file;
         barriers_met[n_barriers_met++].line = line;
     }
-    if (missing_barrier.line != line || missing_barrier.file != file) {
+    return missing_barrier.line != line || missing_barrier.file != file;
+}
+[[maybe_unused]] __attribute__((no_sanitize("thread"))) static void barrier(const char *file, int line) {
+    if (is_met(file, line)) {
         __syncthreads(file, line);
+    }
+}
+
+/* The same for fences between blocks, which only the race checker misses:
+ *     #define __threadfence() fence(__FILE__, __LINE__) */
+[[maybe_unused]] __attribute__((no_sanitize("thread"))) static void fence(const char *file, int line) {
+    if (is_met(file, line)) {
+        __threadfence();
     }
 }
 

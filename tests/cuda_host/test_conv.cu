@@ -1,10 +1,11 @@
 /* Convolutions of runtime/cuda against loops in double, over the random descriptors of the CPU kernels' test: all tiles, aligned and not,
- * residuals in place, all activations; each barrier taken away in turn.
+ * residuals in place, all activations; sums in parts, the same bits in every schedule; each barrier and fence taken away in turn.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "conv_values.h"
 
 #ifdef FXCU_HOST
 #define __syncthreads() barrier(__FILE__, __LINE__)
+#define __threadfence() fence(__FILE__, __LINE__)
 #endif
 #include "../../runtime/cuda/vec.h"
 
@@ -20,10 +21,11 @@
 #include "../../runtime/cuda/conv_transpose2d.h"
 #ifdef FXCU_HOST
 #undef __syncthreads
+#undef __threadfence
 #endif
 
 typedef cudaError_t conv_fn(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y,
-                            float *ws, cudaStream_t stream);
+                            float *ws, int *counts, cudaStream_t stream);
 
 struct conv_case {
     fxrt_conv2d_desc d;
@@ -35,6 +37,7 @@ struct conv_case {
     bool scale = true, shift_x = true;          /* which of them conv2d_pre is given */
 };
 static const float *case_scale, *case_shift, *case_gain; /* on the device, of the case at hand */
+static std::vector<float> result; /* of the last run */
 static int cases, by_fours, splits; /* run; of these whose x and w allow 16 bytes; whose sums are split */
 
 /* From PyTorch's order, which conv_reference reads, to the kernels'. */
@@ -128,16 +131,20 @@ static bool run(conv_fn *f, conv_case c, bool tell = true) {
     case_gain = post ? gain_at.at : nullptr;
     const size_t split = fxrt_cuda_conv2d_workspace(&d) / sizeof(float);
     buffer<float> ws(std::vector<float>(split + 1, NAN));
+    const std::vector<int> zeros(fxrt_cuda_conv2d_counters(&d) + 1, 0);
+    buffer<int> counts(zeros);
     float *const y = dy.at + shift;
     const int neighbours = c.kind == DEPTHWISE ? d.groups : d.ic;
     by_fours += fxrt_cuda_aligned(dx.at + shift, nullptr) && fxrt_cuda_fours(neighbours, d.xs_n, d.xs_h, d.xs_w);
     splits += split > 0;
     cases++;
     const float *add = !c.residual ? nullptr : c.in_place ? y : dr.at;
-    if (f(&d, dx.at + shift, dw.at, c.bias ? db.at : nullptr, add, y, split ? ws.at : nullptr, nullptr) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
+    if (f(&d, dx.at + shift, dw.at, c.bias ? db.at : nullptr, add, y, split ? ws.at : nullptr, split ? counts.at : nullptr, nullptr) != cudaSuccess ||
+        cudaDeviceSynchronize() != cudaSuccess) {
         return false;
     }
-    return right(c, want, dy.get(), tell);
+    result = dy.get();
+    return right(c, want, result, tell) && counts.get() == zeros;
 }
 
 /* fours: everything allows 16 bytes, as in most of a network. */
@@ -154,16 +161,24 @@ static conv_case random_case(conv_kind kind, bool fours) {
 
 template <class Tile, int Kind>
 static cudaError_t with_tile(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *,
+                             int *, cudaStream_t stream) {
+    return fxrt_cuda_conv_launch<Tile, Kind>(d, {1, nullptr, nullptr}, x, w, b, r, y, stream, case_scale, case_shift, case_gain);
+}
+static cudaError_t transposed(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws, int *,
+                              cudaStream_t stream) {
+    return fxrt_cuda_conv_transpose2d(d, x, w, b, r, y, ws, stream);
+}
+static cudaError_t depthwise(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws, int *,
                              cudaStream_t stream) {
-    return fxrt_cuda_conv_launch<Tile, Kind>(d, 1, x, w, b, r, y, stream, case_scale, case_shift, case_gain);
+    return fxrt_cuda_conv2d_dw(d, x, w, b, r, y, ws, stream);
 }
 static cudaError_t with_pre(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws,
-                            cudaStream_t stream) {
-    return fxrt_cuda_conv2d_pre(d, x, w, b, r, case_scale, case_shift, y, ws, stream);
+                            int *counts, cudaStream_t stream) {
+    return fxrt_cuda_conv2d_pre(d, x, w, b, r, case_scale, case_shift, y, ws, counts, stream);
 }
 static cudaError_t with_post(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws,
-                             cudaStream_t stream) {
-    return fxrt_cuda_conv2d_post(d, x, w, b, r, case_gain, y, ws, stream);
+                             int *counts, cudaStream_t stream) {
+    return fxrt_cuda_conv2d_post(d, x, w, b, r, case_gain, y, ws, counts, stream);
 }
 
 /* Races show under any schedule, and looking for them is slow. */
@@ -204,7 +219,7 @@ static void test_activations() {
             CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, false, false, 0, false}));
             d.groups = oc;
             d.ic = d.oc = 1;
-            CHECK(run(fxrt_cuda_conv2d_dw, {d, DEPTHWISE, true, true, false, 0, false}));
+            CHECK(run(depthwise, {d, DEPTHWISE, true, true, false, 0, false}));
         }
     }
 }
@@ -223,7 +238,7 @@ static void test_padding() {
         d.ys_n = side * side;
         const size_t channels = static_cast<size_t>(ic), pixels = static_cast<size_t>(side * side);
         buffer<float> x(std::vector<float>(pixels * channels, 0.0f)), w(std::vector<float>(9 * channels, 1.0f)), y(pixels), one(std::vector<float>(channels, 1.0f));
-        CHECK_CUDA(fxrt_cuda_conv2d_pre(&d, x.at, w.at, nullptr, nullptr, one.at, one.at, y.at, nullptr, nullptr));
+        CHECK_CUDA(fxrt_cuda_conv2d_pre(&d, x.at, w.at, nullptr, nullptr, one.at, one.at, y.at, nullptr, nullptr, nullptr));
         const std::vector<float> got = y.get();
         for (int at = 0; at < side * side; at++) {
             const int rows = at / side % (side - 1) == 0 ? 2 : 3, columns = at % side % (side - 1) == 0 ? 2 : 3;
@@ -244,12 +259,12 @@ static void test_nan() {
         d.act_a = 1.0f;
         d.act_b = 2.0f;
         dy.put(std::vector<float>(4, 0.0f));
-        CHECK_CUDA(fxrt_cuda_conv2d(&d, dx.at, dw.at, nullptr, nullptr, dy.at, nullptr, nullptr));
+        CHECK_CUDA(fxrt_cuda_conv2d(&d, dx.at, dw.at, nullptr, nullptr, dy.at, nullptr, nullptr, nullptr));
         for (float y : dy.get()) {
             CHECK(isnan(y));
         }
         dy.put(std::vector<float>(4, 0.0f));
-        CHECK_CUDA(fxrt_cuda_conv2d_pre(&d, dx.at, dw.at, nullptr, nullptr, one.at, one.at, dy.at, nullptr, nullptr));
+        CHECK_CUDA(fxrt_cuda_conv2d_pre(&d, dx.at, dw.at, nullptr, nullptr, one.at, one.at, dy.at, nullptr, nullptr, nullptr));
         for (float y : dy.get()) {
             CHECK(isnan(y));
         }
@@ -273,7 +288,7 @@ static void test_blocks() {
     CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, false, false, 0, false}));
     d = square(1, 5, 1, 1, 7, 3, 1);
     d.groups = 300;
-    CHECK(run(fxrt_cuda_conv2d_dw, {d, DEPTHWISE, true, false, false, 0, false}));
+    CHECK(run(depthwise, {d, DEPTHWISE, true, false, false, 0, false}));
 }
 
 /* Long sums of few pixels are made in parts, and these added with the tail. */
@@ -282,35 +297,55 @@ static void test_split() {
     const struct {
         int size, ic, oc, k, groups;
         bool residual, in_place;
-        size_t parts;
-    } all[] = {{4, 65, 5, 3, 1, true, false, 2}, {3, 64, 20, 3, 1, true, true, 2},
-               {3, 48, 8, 5, 2, false, false, 4}, {1, 259, 3, 2, 3, false, false, 4}};
+        size_t tiles, parts;
+    } all[] = {{4, 115, 5, 3, 1, true, false, 1, 2}, {6, 116, 40, 3, 1, true, true, 4, 2},
+               {3, 62, 8, 5, 2, false, false, 2, 3}, {1, 515, 3, 2, 3, false, false, 3, 4}};
     for (const auto &one : all) {
         fxrt_conv2d_desc d = square(1, one.size, one.ic, one.oc, one.k, one.k / 2, 1);
         d.groups = one.groups;
         d.act = FXRT_ACT_GELU;
-        CHECK(fxrt_cuda_conv2d_workspace(&d) == one.parts * sizeof(float) * static_cast<size_t>(d.oh * d.ow * d.oc * d.groups));
+        CHECK(fxrt_cuda_conv2d_workspace(&d) == one.tiles * one.parts * 1024 * sizeof(float) && fxrt_cuda_conv2d_counters(&d) == one.tiles);
         CHECK(run(fxrt_cuda_conv2d, {d, CONV, true, one.residual, one.in_place, 0, false}));
         CHECK(run(fxrt_cuda_conv2d, {d, CONV, false, one.residual, one.in_place, 1, false}));
         CHECK(run(with_pre, {d, CONV, true, one.residual, one.in_place, 1, false, conv_case::PRE}));
         CHECK(run(with_post, {d, CONV, true, one.residual, one.in_place, 0, false, conv_case::POST}));
     }
     CHECK(splits == 16 && cases == 16);
-    /* Few terms, or enough blocks, or nothing at all. */
-    fxrt_conv2d_desc d = square(1, 7, 511, 64, 1, 0, 1);
-    CHECK(fxrt_cuda_conv2d_workspace(&d) == 0);
-    d = square(1, 104, 512, 64, 1, 0, 1);
-    CHECK(fxrt_cuda_conv2d_workspace(&d) == 0);
-    d = square(1, 7, 512, 64, 1, 0, 1);
-    CHECK(fxrt_cuda_conv2d_workspace(&d) == 2 * 49 * 64 * sizeof(float));
+    /* Few terms, or enough tiles, or nothing at all. */
+    fxrt_conv2d_desc d = square(1, 7, 1023, 64, 1, 0, 1);
+    CHECK(fxrt_cuda_conv2d_workspace(&d) == 0 && fxrt_cuda_conv2d_counters(&d) == 0);
+    d = square(1, 28, 1024, 128, 1, 0, 1);
+    CHECK(fxrt_cuda_conv2d_workspace(&d) == 0 && fxrt_cuda_conv2d_way(&d).tiles == 100);
+    d = square(1, 7, 1024, 64, 1, 0, 1);
+    CHECK(fxrt_cuda_conv2d_workspace(&d) == 2 * 4 * 1024 * sizeof(float));
+    d = square(1, 7, 512, 512, 3, 1, 1); /* ResNet-18's last */
+    CHECK(fxrt_cuda_conv2d_way(&d).tiles == 32 && fxrt_cuda_conv2d_way(&d).parts == 4);
     d.n = 0;
     CHECK(fxrt_cuda_conv2d_workspace(&d) == 0);
+}
+
+/* Parts are added in their order, whichever block is the last; without room for them, sums are made whole. */
+static bool run_parts(bool room) {
+    const uint64_t numbers_from = random_state;
+    const conv_case c = {square(1, 4, 115, 5, 3, 1, 1), CONV, true, true, false, 0, false};
+    conv_fn *const in_parts = fxrt_cuda_conv2d, *const whole = with_tile<fxrt_cuda_conv_sliced, FXRT_CUDA_CONV_PLAIN>;
+    const bool good = run(room ? in_parts : whole, c, false);
+    random_state = numbers_from;
+    return good;
+}
+static bool parts_right() { return run_parts(true); }
+
+static void test_same_bits() {
+    CHECK(parts_right());
+    const std::vector<float> first = result;
+    schedules("the same bits", [&first] { CHECK(parts_right() && memcmp(first.data(), result.data(), first.size() * sizeof(float)) == 0); });
+    CHECK(run_parts(false));
 }
 
 /* Large tiles are taken where there are many, small ones elsewhere; what nothing can make is refused, nothing at all is made at once. */
 static void test_choice() {
     fxrt_conv2d_desc d = square(1, 181, 1, 33, 1, 0, 1);
-    CHECK(181 * 181 > 128 * (FXRT_CUDA_CONV_ENOUGH - 1));
+    CHECK(181 * 181 > 128 * (FXRT_CUDA_CONV_LARGE_BLOCKS - 1));
 #ifdef FXCU_HOST
     const auto tiles = [&d] {
         const uint64_t before = fxcu_get_counts().blocks;
@@ -320,24 +355,26 @@ static void test_choice() {
     CHECK(tiles() == 256); /* of 128 x 64 */
     d = square(1, 9, 1, 33, 1, 0, 1);
     d.n = 3;
-    CHECK(tiles() == 4); /* of 64 x 64 */
-    d.oc = 65;
-    CHECK(tiles() == 8);
+    CHECK(tiles() == 16); /* of 32 x 32 */
+    d = square(1, 91, 1, 33, 1, 0, 1);
+    CHECK(tiles() == 130); /* of 64 x 64 */
+    d = square(1, 129, 1, 3, 1, 0, 1);
+    CHECK(tiles() == 261); /* of 64 x 32 */
 #endif
     buffer<float> none(4);
     d = square(1, 181, 1, 1, 1, 0, 1);
     d.ic = 0;
-    CHECK(fxrt_cuda_conv2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr) == cudaErrorInvalidValue);
+    CHECK(fxrt_cuda_conv2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr, nullptr) == cudaErrorInvalidValue);
     d.ic = 1;
     d.n = 1 << 17; /* more pixels than an int counts */
-    CHECK(fxrt_cuda_conv2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr) == cudaErrorInvalidValue);
+    CHECK(fxrt_cuda_conv2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr, nullptr) == cudaErrorInvalidValue);
     CHECK(fxrt_cuda_conv2d_dw(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr) == cudaErrorInvalidValue);
     d.n = 1;
     d.oc = 2; /* not a channel by itself */
     CHECK(fxrt_cuda_conv2d_dw(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr) == cudaErrorInvalidValue);
     d.oc = 1;
     d.n = 0;
-    CHECK_CUDA(fxrt_cuda_conv2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr));
+    CHECK_CUDA(fxrt_cuda_conv2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr, nullptr));
     CHECK_CUDA(fxrt_cuda_conv_transpose2d(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr));
     CHECK_CUDA(fxrt_cuda_conv2d_dw(&d, none.at, none.at, nullptr, nullptr, none.at, nullptr, nullptr));
 }
@@ -353,8 +390,8 @@ template <class Tile> static bool barriers_right() {
 /* A race, or shared memory that is read before it is written. */
 static bool is_told(const char *message) { return strstr(message, "race") || strstr(message, "which no thread of this block has written"); }
 
-/* The table of pixels, the first buffer, the next ones. */
-template <class Tile> static void test_missing(const char *name) { each_barrier_missing(name, 3, barriers_right<Tile>, is_told); }
+/* The table of pixels, the first buffer, the next ones; of a sliced tile the last buffer, and the slices' sums. */
+template <class Tile> static void test_missing(const char *name) { each_barrier_missing(name, Tile::slices > 1 ? 5 : 3, barriers_right<Tile>, is_told); }
 #endif
 
 enum { SOME = 12 };
@@ -365,12 +402,13 @@ int main() {
                 conv_case::PRE);
     test_random("conv2d_post", CONV, {with_post, with_tile<fxrt_cuda_conv_small, FXRT_CUDA_CONV_PLAIN>, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_PLAIN>}, SOME,
                 conv_case::POST);
-    test_random("conv_transpose2d", TRANSPOSED, {fxrt_cuda_conv_transpose2d, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_TRANSPOSED>}, SOME);
-    test_random("conv2d_dw", DEPTHWISE, {fxrt_cuda_conv2d_dw}, 3 * SOME);
+    test_random("conv_transpose2d", TRANSPOSED, {transposed, with_tile<fxrt_cuda_conv_small, FXRT_CUDA_CONV_TRANSPOSED>, with_tile<fxrt_cuda_conv_large, FXRT_CUDA_CONV_TRANSPOSED>}, SOME);
+    test_random("conv2d_dw", DEPTHWISE, {depthwise}, 3 * SOME);
     schedules("activations", test_activations);
     schedules("padding", test_padding);
     schedules("blocks", test_blocks);
     schedules("split sums", test_split);
+    test_same_bits();
     test_nan();
     test_choice();
 #ifdef FXCU_HOST
@@ -378,6 +416,10 @@ int main() {
     test_missing<fxrt_cuda_conv_narrow>("narrow tile");
     test_missing<fxrt_cuda_conv_small>("small tile");
     test_missing<fxrt_cuda_conv_large>("large tile");
+    test_missing<fxrt_cuda_conv_sliced>("sliced tile");
+#ifdef FXCU_RACES
+    each_barrier_missing("parts", 9, parts_right, is_told); /* and two barriers and two fences of parts */
+#endif
 #endif
     return 0;
 }

@@ -9,6 +9,7 @@
 #include "../../runtime/cuda/reduce.h"
 
 #include "../../runtime/cuda/conv_points.h"
+#include "../../runtime/cuda/conv_split.h"
 #include "../../runtime/cuda/pool2d.h"
 #include "../../runtime/cuda/resize2d.h"
 #include "../../runtime/cuda/rows.h"

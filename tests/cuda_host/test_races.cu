@@ -62,6 +62,57 @@ __global__ void next_to_tile(float *out, int at) {
     out[threadIdx.x] = p[at];
 }
 
+/* The last block of a launch adds what each has left; `Missing` is left out of it. */
+enum { NOTHING, FIRST_FENCE, SECOND_FENCE, COUNTER, BARRIER_BEFORE, BARRIER_BEHIND };
+template <int Missing> __global__ void last_block(float *parts, int *count, float *out) {
+    __shared__ bool last;
+    parts[blockIdx.x * 64 + threadIdx.x] = 1.0f;
+    if (Missing != BARRIER_BEFORE) {
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        if (Missing != FIRST_FENCE) {
+            __threadfence();
+        }
+        last = Missing == COUNTER || atomicAdd(count, 1) == static_cast<int>(gridDim.x) - 1;
+        if (Missing != SECOND_FENCE) {
+            __threadfence();
+        }
+    }
+    if (Missing != BARRIER_BEHIND) {
+        __syncthreads();
+    }
+    if (Missing == BARRIER_BEHIND || last) {
+        float sum = 0.0f;
+        for (unsigned i = 0; i < gridDim.x; i++) {
+            sum += __ldcg(&parts[i * 64 + (threadIdx.x ^ 32)]);
+        }
+        if (Missing != COUNTER || sum > 0.0f) {
+            out[threadIdx.x] = sum;
+        }
+        if (threadIdx.x == 0 && Missing != COUNTER) {
+            atomicExch(count, 0);
+        }
+    }
+}
+/* The same of blocks of a thread, as the programming guide has it; the fence does not cover what is written behind it. */
+template <bool Behind> __global__ void last_thread(float *parts, unsigned *count, float *out) {
+    if (!Behind) {
+        parts[blockIdx.x] = 1.0f;
+    }
+    __threadfence();
+    if (Behind) {
+        parts[blockIdx.x] = 1.0f;
+    }
+    if (atomicInc(count, gridDim.x - 1) == gridDim.x - 1) {
+        __threadfence();
+        out[0] = 0.0f;
+        for (unsigned i = 0; i < gridDim.x; i++) {
+            out[0] += parts[i];
+        }
+    }
+}
+
 /* ---- right ---- */
 
 __global__ void vectors(const float4 *in, float4 *out) {
@@ -149,6 +200,18 @@ static void test_wrong() {
            [] { return FXCC_LAUNCH(reads_other_block, 2, 32, 0, nullptr, device<float>(64)); });
     expect("plain and atomic", {"race: ", "byte 0 of device buffer 1"},
            [] { return FXCC_LAUNCH(plain_and_atomic, 1, 32, 0, nullptr, device<int>(1)); });
+    expect("last block, no fence before", {"race: reads 4 bytes at byte ", "which another block of this launch wrote"},
+           [] { return FXCC_LAUNCH(last_block<FIRST_FENCE>, 3, 64, 0, nullptr, device<float>(192), device<int>(1), device<float>(64)); });
+    expect("last block, no fence behind", {"race: reads 4 bytes at byte ", "which another block of this launch wrote"},
+           [] { return FXCC_LAUNCH(last_block<SECOND_FENCE>, 3, 64, 0, nullptr, device<float>(192), device<int>(1), device<float>(64)); });
+    expect("last block, no counter", {"race: ", "which another block of this launch "},
+           [] { return FXCC_LAUNCH(last_block<COUNTER>, 3, 64, 0, nullptr, device<float>(192), device<int>(1), device<float>(64)); });
+    expect("last block, no barrier before", {"race: reads 4 bytes at byte ", "wrote"},
+           [] { return FXCC_LAUNCH(last_block<BARRIER_BEFORE>, 3, 64, 0, nullptr, device<float>(192), device<int>(1), device<float>(64)); });
+    expect("last block, no barrier behind", {"race: ", "another block of this launch "},
+           [] { return FXCC_LAUNCH(last_block<BARRIER_BEHIND>, 3, 64, 0, nullptr, device<float>(192), device<int>(1), device<float>(64)); });
+    expect("last thread, written behind the fence", {"race: reads 4 bytes at byte ", "which another block of this launch wrote"},
+           [] { return FXCC_LAUNCH(last_thread<true>, 3, 1, 0, nullptr, device<float>(3), device<unsigned>(1), device<float>(1)); });
     expect("unwritten",
            {"kernel unwritten, block (0,0,0), thread (58,0,0): reads 4 bytes at byte 20 of shared memory tile",
             "which no thread of this block has written"},
@@ -164,6 +227,21 @@ static void test_right() {
     CHECK_CUDA(FXCC_LAUNCH(atomics, 3, 64, 0, nullptr, device<int>(1)));
     CHECK_CUDA(FXCC_LAUNCH(in_warps, 1, 64, 0, nullptr, device<float>(64)));
     CHECK_CUDA(FXCC_LAUNCH(vectors, 1, 64, 0, nullptr, device<float4>(64), device<float4>(64)));
+    for (int i = 0; i < FXCU_SCHEDULES; i++) {
+        fxcu_reset();
+        fxcu_set_schedule_number(i);
+        float *const parts = device<float>(192), *const out = device<float>(64);
+        int *const count = device<int>(1);
+        unsigned *const counter = device<unsigned>(1);
+        for (int run = 0; run < 2; run++) { /* the counter is 0 again */
+            CHECK_CUDA(FXCC_LAUNCH(last_block<NOTHING>, 3, 64, 0, nullptr, parts, count, out));
+            CHECK_CUDA(FXCC_LAUNCH(last_thread<false>, 3, 1, 0, nullptr, parts, counter, out));
+        }
+        float sums[2];
+        CHECK_CUDA(cudaMemcpy(sums, out, sizeof sums, cudaMemcpyDeviceToHost));
+        CHECK(sums[0] == 3.0f && sums[1] == 3.0f);
+    }
+    fxcu_set_schedule(FXCU_FORWARD, 1);
     fxcu_reset();
 }
 #endif

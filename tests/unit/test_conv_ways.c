@@ -115,22 +115,30 @@ START_TEST(costs)
     fx_call_stmt c = call_of(FX_K_conv2d_wino, (layer){16, 28, 128, 128, 3, 1, 1}); /* 784 tiles, in one share */
     fx_conv_cost cost = fx_conv_cost_of(&c, true);
     ck_assert_int_eq(cost.launches, 3);
-    ck_assert_uint_eq(cost.between, 2 * 4 * 36 * 784 * 256);
+    ck_assert_uint_eq(cost.left, 4 * 36 * 784 * 256);
+    ck_assert_uint_eq(cost.found, cost.left);
     ck_assert_uint_eq(fx_conv_workspace(&target, &c), products + 4 * 36 * 784 * 256);
     c = call_of(FX_K_conv2d_wino, (layer){64, 28, 128, 128, 3, 1, 1}); /* 3,136, of which 910 fit */
     ck_assert_int_eq(fx_conv_cost_of(&c, true).launches, 12);
     c = call_of(FX_K_conv2d_half, (layer){1, 224, 3, 64, 7, 2, 1}); /* rows of 147 become 152, the weights' too */
     cost = fx_conv_cost_of(&c, true);
     ck_assert_int_eq(cost.launches, 3);
-    ck_assert_uint_eq(cost.between, 2 * 2 * 152 * (112 * 112 + 64));
+    ck_assert_uint_eq(cost.left, 2 * 152 * (112 * 112 + 64));
+    ck_assert_uint_eq(cost.found, cost.left);
     ck_assert(!cost.tail);
     fx_call_set(&c, "act", FXRT_ACT_SILU); /* no epilogue of cuBLASLt */
     ck_assert_int_eq(fx_conv_cost_of(&c, true).launches, 4);
     ck_assert(fx_conv_cost_of(&c, true).tail);
-    c = call_of(FX_K_conv2d, (layer){1, 14, 256, 256, 3, 1, 1}); /* nine parts of the sums: docs/cuda.md, ResNet-18's layer3 */
+    c = call_of(FX_K_conv2d, (layer){1, 14, 256, 256, 3, 1, 1}); /* two parts of the sums of 56 tiles: docs/cuda.md, ResNet-18's layer3 */
     cost = fx_conv_cost_of(&c, true);
-    ck_assert_int_eq(cost.launches, 2);
-    ck_assert_uint_eq(cost.between, 2 * 4 * 9 * 196 * 256);
+    ck_assert_int_eq(cost.launches, 1);
+    ck_assert_uint_eq(cost.left, 4 * 2 * 196 * 256);
+    ck_assert_uint_eq(cost.found, 4 * 196 * 256);
+    ck_assert_uint_eq(fx_conv_workspace(&target, &c), 4 * 2 * 56 * 1024);
+    ck_assert_uint_eq(fx_conv_counters(&c), 56);
+    ck_assert_uint_eq(fx_conv_cost_of(&c, false).left, 0);
+    c = call_of(FX_K_conv2d, (layer){1, 56, 64, 64, 3, 1, 1}); /* enough tiles */
+    ck_assert_uint_eq(fx_conv_counters(&c), 0);
     ck_assert_int_eq(fx_conv_cost_of(&c, false).launches, 1);
 }
 END_TEST

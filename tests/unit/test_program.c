@@ -180,7 +180,7 @@ static const struct {
     const char *from, *to, *says;
 } mistakes[] = {
     {"program", "programme", "line 1, column 1: expected 'program', got 'programme'"},
-    {"buffer y : output", "buffer y : outlet", "line 5, column 12: expected input, output, weight, arena, state or local, got 'outlet'"},
+    {"buffer y : output", "buffer y : outlet", "line 5, column 12: expected input, output, weight, arena, state, counter or local, got 'outlet'"},
     {"f32[1, 2]\n", "f33[1, 2]\n", "line 5, column 21: expected an element type"},
     {"buffer conv :", "buffer pad :", "the buffer 'pad' is there twice"},
     {"overlay=conv", "overlay=none", "there is no buffer 'none'"},
@@ -317,8 +317,9 @@ START_TEST(kernel_table_is_complete)
         ck_assert(!k->buf[0].written && !k->buf[0].optional);
     }
     const fx_kernel *conv = fx_kernel_get(FX_K_conv2d);
-    ck_assert_int_eq(conv->n_bufs, 6);
+    ck_assert_int_eq(conv->n_bufs, 7);
     ck_assert_str_eq(conv->buf[5].name, "ws");
+    ck_assert(conv->buf[6].counts && conv->buf[6].optional && !conv->buf[5].counts);
     ck_assert(conv->buf[5].optional && conv->buf[5].written && conv->buf[2].optional);
     ck_assert_str_eq(conv->field[fx_kernel_field(conv, "xs_w")].name, "xs_w");
     ck_assert(conv->field[fx_kernel_field(conv, "act_b")].is_float);

@@ -423,6 +423,12 @@ void atomic_begin(const void *address, size_t bytes) {
     }
 }
 
+void fence() {
+    if (watch) {
+        watch->fence(self());
+    }
+}
+
 void atomic_pause() {
     if (here != nullptr && current_order == order::random && random_number() % 4 == 0) {
         set_ready(self());

@@ -184,6 +184,7 @@ struct race_watch {
     void (*pass_barrier)();
     void (*sync_warp)(int warp, uint32_t mask);
     void (*note_atomic)(const void *at, size_t bytes, const void *pc);
+    void (*fence)(int thread);
 };
 extern const race_watch *watch;
 

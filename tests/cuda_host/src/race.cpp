@@ -3,12 +3,15 @@
  * the functions at the end of this file before every access to memory that others may see.
  *
  * A byte's shadow says who wrote and who read it last. Two accesses by threads of one block are in order when a barrier of the block is between
- * them, or a __syncwarp of both (a vector clock over a warp's lanes; shuffles and votes do not order memory); accesses by two blocks of a
- * launch never are. Atomics conflict with other accesses only. Of several readers in no order, one is remembered, and that there were more.
+ * them, or a __syncwarp of both (a vector clock over a warp's lanes; shuffles and votes do not order memory). Accesses by two blocks of a
+ * launch are in order by fences and an atomic variable, as CUDA's memory model has it: one thread fences, then changes the variable; another one changes it
+ * later, then fences. What the first knew of its block's past when it fenced, it and what it had from barriers, the other one knows from then on, and its block
+ * from the next barrier on; not what other blocks had told the first. Atomics conflict with other accesses only. Of several readers in no order, one is remembered, and that there were more.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include "internal.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <sys/mman.h>
 
 namespace fxcu {
@@ -29,6 +32,15 @@ struct cell {
     access writer, reader;
 };
 
+struct past { /* of a block: all before its barrier number `phase`, and what the thread did before its time `clock` */
+    uint64_t block, phase, thread, clock;
+};
+struct known {
+    past what;
+    int thread;     /* knows it, */
+    unsigned phase; /* and all of the block after this barrier */
+};
+
 struct region { /* of shared memory */
     char *at;
     size_t bytes;
@@ -39,6 +51,10 @@ struct region { /* of shared memory */
 uint64_t run, first_of_launch; /* numbers of blocks' runs */
 unsigned phase;
 uint16_t clocks[most_threads][lanes]; /* [thread][lane]: how much of that lane's past the thread knows */
+past fenced[most_threads];                                 /* by the thread's last fence */
+std::unordered_map<const void *, std::vector<past>> told;  /* in this launch, by atomic variable: what changes of it told */
+std::vector<std::pair<int, past>> heard;                   /* by threads that have not fenced since */
+std::vector<known> knowledge;                              /* of the block, about others */
 std::vector<region> regions;
 const kernel_shared *regions_of;
 uint64_t regions_moves;
@@ -51,10 +67,23 @@ cell *make_cells(size_t bytes) {
     return static_cast<cell *>(map);
 }
 
-/* Whether what a did is known to thread t: its own, or there was a barrier since. Shared memory is each block's own. */
+/* Whether the phase, of which an access has 12 bits, is before another one. */
+bool is_before(uint64_t phase, uint64_t other) { return phase != (other & 0xfff) && ((other - phase) & 0xfff) < 0x800; }
+
+bool is_known(const access &a, int t) {
+    for (const known &k : knowledge) {
+        const bool covers = is_before(a.phase, k.what.phase) || (a.thread == k.what.thread && a.clock < k.what.clock);
+        if (a.block == (k.what.block & 0xfffffff) && covers && (k.thread == t || k.phase < phase)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether what a did is known to thread t: its own, or there was a barrier since, or another block told. Shared memory is each block's own. */
 bool in_order(const access &a, int t, bool shared) {
     if (a.block != (run & 0xfffffff)) {
-        return shared || a.block < (first_of_launch & 0xfffffff); /* an earlier launch, or another block of this one */
+        return shared || a.block < (first_of_launch & 0xfffffff) || is_known(a, t); /* an earlier launch, or another block of this one */
     }
     if (static_cast<int>(a.thread) == t || a.phase != (phase & 0xfff)) {
         return true;
@@ -165,12 +194,17 @@ void check(const request &r) {
          [&](size_t i) { return format("byte %zu of device buffer %d", offset + i, buffer->number); });
 }
 
-void begin_launch() { first_of_launch = run + 1; }
+void begin_launch() {
+    first_of_launch = run + 1;
+    told.clear();
+}
 
 void begin_block(const kernel_shared *kernel, char *dynamic, size_t dynamic_bytes, int threads) {
     static cell *dynamic_cells = make_cells(256 << 10);
     run++;
     phase = 0;
+    heard.clear();
+    knowledge.clear();
     std::fill(&clocks[0][0], &clocks[0][0] + threads * lanes, uint16_t(0));
     if (regions_of != kernel || regions_moves != shared_moves(kernel)) {
         for (region &r : regions) {
@@ -204,9 +238,36 @@ void sync_warp(int warp, uint32_t mask) {
     }
 }
 
-void note_atomic(const void *at, size_t bytes, const void *pc) { check({static_cast<const char *>(at), bytes, true, true, pc}); }
+/* The fence begins a new time of the thread, so that what it does next is told from what it did before. */
+void fence(int t) {
+    fenced[t] = {run, phase, static_cast<uint64_t>(t), ++clocks[t][t % lanes]};
+    const auto mine = [t](const std::pair<int, past> &one) { return one.first == t; };
+    for (const auto &one : heard) {
+        if (mine(one)) {
+            knowledge.push_back({one.second, t, phase});
+        }
+    }
+    heard.erase(std::remove_if(heard.begin(), heard.end(), mine), heard.end());
+}
 
-const race_watch watching = {begin_launch, begin_block, pass_barrier, sync_warp, note_atomic};
+void note_atomic(const void *at, size_t bytes, const void *pc) {
+    check({static_cast<const char *>(at), bytes, true, true, pc});
+    if (!in_kernel() || find_range(at) == nullptr) { /* a block's shared memory tells other blocks nothing */
+        return;
+    }
+    const int t = thread_number();
+    std::vector<past> &all = told[at];
+    for (const past &one : all) {
+        if (one.block != run) {
+            heard.push_back({t, one});
+        }
+    }
+    if (fenced[t].block == run) {
+        all.push_back(fenced[t]);
+    }
+}
+
+const race_watch watching = {begin_launch, begin_block, pass_barrier, sync_warp, note_atomic, fence};
 
 } // namespace
 } // namespace fxcu

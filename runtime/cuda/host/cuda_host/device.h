@@ -24,6 +24,7 @@ uint64_t warp(warp_op op, unsigned mask, uint64_t value, int argument, int width
 unsigned active_mask();
 
 void atomic_begin(const void *address, size_t bytes);
+void fence();
 void atomic_pause(); /* a place where another thread may run */
 [[noreturn]] void trap(const char *what, const char *file, int line);
 
@@ -87,9 +88,9 @@ template <class T> unsigned __match_any_sync(unsigned mask, T value, FXCU_AT) {
 }
 static inline unsigned __activemask() { return fxcu::active_mask(); }
 
-static inline void __threadfence() {}
+static inline void __threadfence() { fxcu::fence(); }
 static inline void __threadfence_block() {}
-static inline void __threadfence_system() {}
+static inline void __threadfence_system() { fxcu::fence(); }
 static inline void __trap(FXCU_AT) { fxcu::trap("__trap()", file, line); }
 
 /* Atomics: whole by themselves here, since threads change only where they wait; other threads may run after each. */
