@@ -1,43 +1,26 @@
 /* driver/jit_call.c: calls of compiled models: what comes in is checked, copied where the code could not read it, and run on.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver/jit.h"
 
-/* Where a message goes. */
-typedef struct words {
-    char *text;                  /* NULL: nowhere */
-    size_t size;
-} words;
-
 /* How a call was made. */
 typedef struct called {
-    words w;
+    fx_words w;
     void *stream;                /* CUstream */
     bool on_stream;              /* the caller's: the call need not wait */
 } called;
 
-__attribute__((format(printf, 3, 4))) static fx_status fail(fx_status status, words w, const char *fmt, ...)
+static fx_status no_memory(fx_words w, uint64_t bytes)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    if (w.text && w.size)
-        vsnprintf(w.text, w.size, fmt, ap);
-    va_end(ap);
-    return status;
-}
-
-static fx_status no_memory(words w, uint64_t bytes)
-{
-    return fail(FX_ERR_NOMEM, w, "out of memory: a call needs %llu bytes", (unsigned long long)bytes);
+    return fx_fail_in(w, FX_ERR_NOMEM, "out of memory: a call needs %llu bytes", (unsigned long long)bytes);
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------------- */
 
-static fx_status check_inputs(const fx_function *f, size_t n, const fx_tensor *in, int64_t *values, words w)
+static fx_status check_inputs(const fx_function *f, size_t n, const fx_tensor *in, int64_t *values, fx_words w)
 {
     fx_misfit why = {.kind = FX_MISFIT_COUNT};
     if (n == f->program->n_inputs && fx_program_match(f->program, &f->open, n, in, values, &why))
@@ -48,7 +31,7 @@ static fx_status check_inputs(const fx_function *f, size_t n, const fx_tensor *i
 }
 
 /* What output i is: dense, no data. */
-static fx_status shape_output(const fx_function *f, const int64_t *values, size_t i, fx_tensor *out, words w)
+static fx_status shape_output(const fx_function *f, const int64_t *values, size_t i, fx_tensor *out, fx_words w)
 {
     const fx_io *io = &f->program->outputs[i];
     int64_t stride = 1;
@@ -59,7 +42,7 @@ static fx_status shape_output(const fx_function *f, const int64_t *values, size_
         out->strides[d] = stride;
         if (!fx_dim_eval(fx_program_symbols(f->program), values, io->dims[d], &v) || v < 0 ||
             __builtin_mul_overflow(stride, v > 0 ? v : 1, &stride) || stride > INT64_MAX / 32)
-            return fail(FX_ERR_ARGUMENT, w, "output %zu '%s': these inputs give it more elements than memory can have", i, f->outputs[i].name);
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "output %zu '%s': these inputs give it more elements than memory can have", i, f->outputs[i].name);
         out->sizes[d] = v;
     }
     return FX_OK;
@@ -67,13 +50,13 @@ static fx_status shape_output(const fx_function *f, const int64_t *values, size_
 
 fx_status fx_function_outputs(fx_function *f, size_t n_in, const fx_tensor *in, size_t n_out, fx_tensor *out, char *error, size_t error_size)
 {
-    const words w = {error, error_size};
+    const fx_words w = {error, error_size};
     int64_t values[FX_FUNCTION_SYMBOLS];
     const char *fault = fx_function_fault(f);
     if (fault)
-        return fail(FX_ERR_ARGUMENT, w, "%s", fault);
+        return fx_fail_in(w, FX_ERR_ARGUMENT, "%s", fault);
     if (n_out != f->program->n_outputs || (n_out && !out))
-        return fail(FX_ERR_ARGUMENT, w, out || !n_out ? "expected %zu outputs, got %zu" : "expected %zu outputs, got NULL", f->program->n_outputs, n_out);
+        return fx_fail_in(w, FX_ERR_ARGUMENT, out || !n_out ? "expected %zu outputs, got %zu" : "expected %zu outputs, got NULL", f->program->n_outputs, n_out);
     FX_TRY(check_inputs(f, n_in, in, values, w));
     for (size_t i = 0; i < n_out; i++)
         FX_TRY(shape_output(f, values, i, &out[i], w));
@@ -94,26 +77,26 @@ static bool aligned(const fx_tensor *t)
     return (uintptr_t)t->data % to == 0;
 }
 
-static fx_status check_outputs(const fx_function *f, const int64_t *values, size_t n, const fx_tensor *out, words w)
+static fx_status check_outputs(const fx_function *f, const int64_t *values, size_t n, const fx_tensor *out, fx_words w)
 {
     if (n != f->program->n_outputs || (n && !out))
-        return fail(FX_ERR_ARGUMENT, w, out || !n ? "expected %zu outputs, got %zu" : "expected %zu outputs, got NULL", f->program->n_outputs, n);
+        return fx_fail_in(w, FX_ERR_ARGUMENT, out || !n ? "expected %zu outputs, got %zu" : "expected %zu outputs, got NULL", f->program->n_outputs, n);
     for (size_t i = 0; i < n; i++) {
         const char *name = f->outputs[i].name;
         char expected[256], got[256];
         fx_tensor want;
         FX_TRY(shape_output(f, values, i, &want, w));
         if (!same_shape(&want, &out[i]))
-            return fail(FX_ERR_ARGUMENT, w, "output %zu '%s': expected %s, got %s", i, name, fx_tensor_text(&want, expected, sizeof expected),
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "output %zu '%s': expected %s, got %s", i, name, fx_tensor_text(&want, expected, sizeof expected),
                         fx_tensor_text(&out[i], got, sizeof got));
         if (!fx_tensor_numel(&want))
             continue;
         if (!fx_tensor_is_contiguous(&out[i]))
-            return fail(FX_ERR_ARGUMENT, w, "output %zu '%s': expected dense strides", i, name);
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "output %zu '%s': expected dense strides", i, name);
         if (!out[i].data)
-            return fail(FX_ERR_ARGUMENT, w, "output %zu '%s': expected memory to write to, got NULL", i, name);
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "output %zu '%s': expected memory to write to, got NULL", i, name);
         if (!aligned(&out[i]))
-            return fail(FX_ERR_ARGUMENT, w, "output %zu '%s': expected memory aligned to an element of %s, got %p", i, name, fx_dtype_name(want.dtype), out[i].data);
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "output %zu '%s': expected memory aligned to an element of %s, got %p", i, name, fx_dtype_name(want.dtype), out[i].data);
     }
     return FX_OK;
 }
@@ -182,16 +165,16 @@ static const char *span_name(const fx_function *f, size_t at, char *buf, size_t 
     return buf;
 }
 
-static fx_status overlap(const fx_function *f, const fx_span *x, const fx_span *y, words w)
+static fx_status overlap(const fx_function *f, const fx_span *x, const fx_span *y, fx_words w)
 {
     size_t a = x->at > y->at ? x->at : y->at, b = x->at > y->at ? y->at : x->at;
     char one[200], other[200];
-    return fail(FX_ERR_ARGUMENT, w, "%s overlaps %s", span_name(f, a, one, sizeof one), span_name(f, b, other, sizeof other));
+    return fx_fail_in(w, FX_ERR_ARGUMENT, "%s overlaps %s", span_name(f, a, one, sizeof one), span_name(f, b, other, sizeof other));
 }
 
 /* That nothing written overlaps anything else: each that is written against all where few are (an inference, of however many parameters), else in
  * the order they lie in. */
-static fx_status check_spans(const fx_function *f, fx_span *s, size_t n, words w)
+static fx_status check_spans(const fx_function *f, fx_span *s, size_t n, fx_words w)
 {
     enum { FEW = 4 };
     size_t n_written = 0, at[FEW];
@@ -226,7 +209,7 @@ static bool copied(const fx_tensor *t)
     return !fx_tensor_is_contiguous(t) || !aligned(t);
 }
 
-static fx_status check_places(const fx_function *f, fx_scratch *s, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, words w)
+static fx_status check_places(const fx_function *f, fx_scratch *s, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, fx_words w)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_in; i++) {
@@ -238,12 +221,12 @@ static fx_status check_places(const fx_function *f, fx_scratch *s, size_t n_in, 
         if (numel == 0)
             continue;
         if (!t->data)
-            return fail(FX_ERR_ARGUMENT, w, "input %zu '%s': expected its elements, got NULL", i, f->inputs[i].name);
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "input %zu '%s': expected its elements, got NULL", i, f->inputs[i].name);
         if (!fits || numel > INT64_MAX / 32 || !span_of(t, &s->spans[n]))
-            return fail(FX_ERR_ARGUMENT, w, "input %zu '%s': its sizes and strides reach further than memory does", i, f->inputs[i].name);
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "input %zu '%s': its sizes and strides reach further than memory does", i, f->inputs[i].name);
         bool changed = f->inputs[i].changed;
         if (changed && meets_itself(t))
-            return fail(FX_ERR_ARGUMENT, w, "input %zu '%s': the model changes it, so its elements must lie apart", i, f->inputs[i].name);
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "input %zu '%s': the model changes it, so its elements must lie apart", i, f->inputs[i].name);
         if (!copied(t) || changed) { /* others may lie between what is written: their copies are read */
             s->spans[n].at = i;
             s->spans[n++].written = changed;
@@ -253,7 +236,7 @@ static fx_status check_places(const fx_function *f, fx_scratch *s, size_t n_in, 
         if (!fx_tensor_numel(&out[i]))
             continue;
         if (!span_of(&out[i], &s->spans[n]))
-            return fail(FX_ERR_ARGUMENT, w, "output %zu '%s': it reaches further than memory does", i, f->outputs[i].name);
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "output %zu '%s': it reaches further than memory does", i, f->outputs[i].name);
         s->spans[n].at = n_in + i;
         s->spans[n++].written = true;
     }
@@ -312,7 +295,7 @@ static fx_scratch *take_scratch(fx_function *f)
 }
 
 /* An arena for these sizes. */
-static fx_status make_room(const fx_function *f, fx_scratch *s, const int64_t *values, words w)
+static fx_status make_room(const fx_function *f, fx_scratch *s, const int64_t *values, fx_words w)
 {
     if (f->gpu)
         return FX_OK; /* it lies on the device */
@@ -320,7 +303,7 @@ static fx_status make_room(const fx_function *f, fx_scratch *s, const int64_t *v
     if (!s->sized || memcmp(s->values, values, bytes) != 0) {
         s->sized = false;
         if (!fx_program_arena_fits(f->program, values))
-            return fail(FX_ERR_ARGUMENT, w, "these inputs' sizes make values of more bytes than memory can have");
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "these inputs' sizes make values of more bytes than memory can have");
         s->need = fx_code_arena_size(f->code, values);
         memcpy(s->values, values, bytes);
         s->sized = true;
@@ -373,14 +356,14 @@ static void gather(const fx_tensor *t, int dim, char *strided, char **dense, boo
 }
 
 /* Where the code reads input i: where it lies, or in a dense copy. */
-static fx_status place_input(const fx_function *f, size_t i, const fx_tensor *t, void **at, words w)
+static fx_status place_input(const fx_function *f, size_t i, const fx_tensor *t, void **at, fx_words w)
 {
     int64_t numel = fx_tensor_numel(t);
     *at = t->data;
     if (!numel || !copied(t))
         return FX_OK;
     if (f->gpu && fx_gpu_on_device(f->gpu, t->data))
-        return fail(FX_ERR_ARGUMENT, w, "input %zu '%s': expected dense strides and whole elements of a tensor on the device", i, f->inputs[i].name);
+        return fx_fail_in(w, FX_ERR_ARGUMENT, "input %zu '%s': expected dense strides and whole elements of a tensor on the device", i, f->inputs[i].name);
     size_t bytes = (size_t)numel * fx_dtype_size(t->dtype);
     char *dense = malloc(bytes), *end = dense;
     if (!dense)
@@ -404,14 +387,14 @@ static const char *check_text(const fx_stmt *s, int32_t *number)
     return text;
 }
 
-static fx_status check_failed(const fx_function *f, int32_t number, words w)
+static fx_status check_failed(const fx_function *f, int32_t number, fx_words w)
 {
     for (size_t i = 0; i < f->program->n_steps; i++) {
         const char *text = check_text(f->program->steps[i].body, &number);
         if (text)
-            return fail(FX_ERR_ARGUMENT, w, "step '%s': %s: out of range", f->program->steps[i].name, text);
+            return fx_fail_in(w, FX_ERR_ARGUMENT, "step '%s': %s: out of range", f->program->steps[i].name, text);
     }
-    return fail(FX_INTERNAL, w, "a check failed that the program does not have");
+    return fx_fail_in(w, FX_INTERNAL, "a check failed that the program does not have");
 }
 
 /* On a device: memory of the host goes there and back, memory of the device stays where it is. */
@@ -426,7 +409,7 @@ static fx_status run_on_device(fx_function *f, fx_scratch *s, const int64_t *val
     return fx_gpu_run(f->gpu, &call, how->w.text, how->w.size);
 }
 
-static fx_status run_here(fx_function *f, fx_scratch *s, const int64_t *values, words w)
+static fx_status run_here(fx_function *f, fx_scratch *s, const int64_t *values, fx_words w)
 {
     if (f->state)
         pthread_mutex_lock(&f->turn);
@@ -460,11 +443,11 @@ static fx_status run(fx_function *f, fx_scratch *s, const int64_t *values, size_
 
 static fx_status call(fx_function *f, size_t n_in, const fx_tensor *in, size_t n_out, const fx_tensor *out, const called *how)
 {
-    const words w = how->w;
+    const fx_words w = how->w;
     int64_t values[FX_FUNCTION_SYMBOLS];
     const char *fault = fx_function_fault(f);
     if (fault)
-        return fail(FX_ERR_ARGUMENT, w, "%s", fault);
+        return fx_fail_in(w, FX_ERR_ARGUMENT, "%s", fault);
     FX_TRY(check_inputs(f, n_in, in, values, w));
     FX_TRY(check_outputs(f, values, n_out, out, w));
     fx_scratch *s = take_scratch(f);
@@ -491,6 +474,6 @@ fx_status fx_function_call_on(fx_function *f, void *stream, size_t n_in, const f
                               size_t error_size)
 {
     if (!fx_function_fault(f) && !f->gpu)
-        return fail(FX_ERR_ARGUMENT, (words){error, error_size}, "expected a function for a GPU: one for this machine's processor has no streams");
+        return fx_fail_in((fx_words){error, error_size}, FX_ERR_ARGUMENT, "expected a function for a GPU: one for this machine's processor has no streams");
     return call(f, n_in, in, n_out, out, &(called){.w = {error, error_size}, .stream = stream, .on_stream = true});
 }

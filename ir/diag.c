@@ -1,5 +1,6 @@
 /* ir/diag.c: diagnostics collected in the context.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
+#include <stdio.h>
 #include <string.h>
 
 #include "ir/context.h"
@@ -86,6 +87,16 @@ void fx_remark(fx_context *ctx, const fx_loc *loc, const char *fmt, ...)
     va_start(r.ap, fmt);
     report(&r);
     va_end(r.ap);
+}
+
+fx_status fx_fail_in(fx_words w, fx_status status, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (w.text && w.size)
+        vsnprintf(w.text, w.size, fmt, ap);
+    va_end(ap);
+    return status;
 }
 
 size_t fx_diag_count(const fx_context *ctx)

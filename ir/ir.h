@@ -150,6 +150,14 @@ fx_status fx_fail(fx_context *ctx, fx_status status, const fx_loc *loc, const ch
 void fx_warn(fx_context *ctx, const fx_loc *loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void fx_remark(fx_context *ctx, const fx_loc *loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* Where the message of a call without a context goes. */
+typedef struct fx_words {
+    char *text;                  /* NULL: nowhere */
+    size_t size;
+} fx_words;
+/* Returns status, as fx_fail does. */
+fx_status fx_fail_in(fx_words w, fx_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
 /* Forgets the diagnostics past the first `count`: of what was only tried. */
 
 /* `FX_TRY(call);` hands any failure to the caller. */

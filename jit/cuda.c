@@ -1,6 +1,5 @@
 /* jit/cuda.c: a loop program on a device: its kernels compiled and loaded, its weights.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,17 +8,7 @@
 
 /* ---- errors --------------------------------------------------------------------------------------------------------------- */
 
-fx_status fx_gpu_fail(fx_gpu_words w, fx_status status, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    if (w.text && w.size)
-        vsnprintf(w.text, w.size, fmt, ap);
-    va_end(ap);
-    return status;
-}
-
-fx_status fx_gpu_check(const fx_gpu_code *g, fx_gpu_words w, fx_cu_status status, const char *what)
+fx_status fx_gpu_check(const fx_gpu_code *g, fx_words w, fx_cu_status status, const char *what)
 {
     const char *name = NULL, *text = NULL;
     if (status == 0)
@@ -28,7 +17,7 @@ fx_status fx_gpu_check(const fx_gpu_code *g, fx_gpu_words w, fx_cu_status status
         name = "an unknown error";
     if (g->D->GetErrorString(status, &text) != 0 || !text)
         text = "no more is known";
-    return fx_gpu_fail(w, status == FX_CU_OUT_OF_MEMORY ? FX_ERR_NOMEM : FX_ERR_UNSUPPORTED, "device cuda:%d: %s: %s (%s)", g->ordinal, what, name, text);
+    return fx_fail_in(w, status == FX_CU_OUT_OF_MEMORY ? FX_ERR_NOMEM : FX_ERR_UNSUPPORTED, "device cuda:%d: %s: %s (%s)", g->ordinal, what, name, text);
 }
 
 /* ---- compiling -------------------------------------------------------------------------------------------------------------- */
@@ -44,7 +33,7 @@ typedef struct job {
 static fx_status told(job *j, fx_cu_status status, const char *what)
 {
     char text[512];
-    const fx_status s = fx_gpu_check(j->g, (fx_gpu_words){text, sizeof text}, status, what);
+    const fx_status s = fx_gpu_check(j->g, (fx_words){text, sizeof text}, status, what);
     return s == FX_OK ? FX_OK : fx_fail(j->p->ctx, s, NULL, "%s", text);
 }
 
@@ -131,7 +120,7 @@ static fx_status plan_calls(job *j)
         const fx_device_launch *l = &g->device_code.launches[i];
         if (!l->call || !fx_call_is_static(l->call))
             continue;
-        const fx_status status = fx_gpu_call_step(g, (fx_gpu_words){text, sizeof text}, i, NULL, NULL, true);
+        const fx_status status = fx_gpu_call_step(g, (fx_words){text, sizeof text}, i, NULL, NULL, true);
         if (status != FX_OK)
             return fx_fail(j->p->ctx, status, &l->step->loc, "%s", text);
     }

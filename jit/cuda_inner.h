@@ -52,18 +52,11 @@ struct fx_gpu_code {
     ptrdiff_t *sizes;            /* by symbol */
 };
 
-/* Where a message goes. */
-typedef struct fx_gpu_words {
-    char *text;                  /* NULL: nowhere */
-    size_t size;
-} fx_gpu_words;
-
 /* cuda.c */
-fx_status fx_gpu_fail(fx_gpu_words w, fx_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-fx_status fx_gpu_check(const fx_gpu_code *g, fx_gpu_words w, fx_cu_status status, const char *what); /* what a call of CUDA's tells */
+fx_status fx_gpu_check(const fx_gpu_code *g, fx_words w, fx_cu_status status, const char *what); /* what a call of CUDA's tells */
 
 /* cuda_kernel.c: step number's call, which is one of a kernel of runtime/cuda/: launched; or the launches' kernels are only noted (plan), and products planned. */
-fx_status fx_gpu_call_step(fx_gpu_code *g, fx_gpu_words w, size_t number, const int64_t *symbols, fx_cu_stream stream, bool plan);
+fx_status fx_gpu_call_step(fx_gpu_code *g, fx_words w, size_t number, const int64_t *symbols, fx_cu_stream stream, bool plan);
 /* Compiles the kernels that were noted, with the text's (all) or alone, and loads them. */
 fx_status fx_gpu_build(fx_gpu_code *g, fx_context *ctx, fx_arena *arena, bool all);
 

@@ -18,7 +18,7 @@ typedef struct build {
 static fx_status told(build *b, fx_cu_status status, const char *what)
 {
     char text[512];
-    const fx_status s = fx_gpu_check(b->g, (fx_gpu_words){text, sizeof text}, status, what);
+    const fx_status s = fx_gpu_check(b->g, (fx_words){text, sizeof text}, status, what);
     return s == FX_OK ? FX_OK : fx_fail(b->ctx, s, NULL, "%s", text);
 }
 
@@ -68,7 +68,7 @@ fx_status fx_gpu_build(fx_gpu_code *g, fx_context *ctx, fx_arena *arena, bool al
 
 typedef struct call {
     fx_gpu_code *g;
-    fx_gpu_words w;
+    fx_words w;
     const fx_device_launch *launch;
     bool plan;
     fx_status failed;            /* beside what CUDA told */
@@ -106,7 +106,7 @@ static fx_status add_kernel(call *c)
             g->n_kernels--;
     }
     const size_t n = fx_diag_count(g->ctx);
-    return status == FX_OK ? FX_OK : fx_gpu_fail(c->w, status, "step '%s': %s", c->launch->step->name, n ? fx_diag_get(g->ctx, n - 1)->message : "out of memory");
+    return status == FX_OK ? FX_OK : fx_fail_in(c->w, status, "step '%s': %s", c->launch->step->name, n ? fx_diag_get(g->ctx, n - 1)->message : "out of memory");
 }
 
 static int launch(void *user, const char *kernel, size_t length, const unsigned grid[3], const unsigned block[3], size_t shared, fx_cu_stream stream,
@@ -131,7 +131,7 @@ static int fill(void *user, void *at, size_t words, fx_cu_stream stream)
     return c->plan ? 0 : c->g->D->MemsetD32Async((fx_cu_ptr)(uintptr_t)at, 0, words, stream);
 }
 
-fx_status fx_gpu_call_step(fx_gpu_code *g, fx_gpu_words w, size_t number, const int64_t *symbols, fx_cu_stream stream, bool plan)
+fx_status fx_gpu_call_step(fx_gpu_code *g, fx_words w, size_t number, const int64_t *symbols, fx_cu_stream stream, bool plan)
 {
     const fx_program *p = g->p;
     const fx_device_launch *l = &g->device_code.launches[number];
@@ -140,7 +140,7 @@ fx_status fx_gpu_call_step(fx_gpu_code *g, fx_gpu_words w, size_t number, const 
     int32_t descriptor[FX_MAX_FIELDS];
     void *buffers[FX_MAX_BUF_ARGS] = {NULL};
     if (!fx_call_is_static(l->call) && !fx_call_bind(fx_program_symbols(p), symbols, l->call, &bound))
-        return fx_gpu_fail(w, FX_ERR_ARGUMENT, "step '%s': these inputs' sizes are more than its kernel takes", l->step->name);
+        return fx_fail_in(w, FX_ERR_ARGUMENT, "step '%s': these inputs' sizes are more than its kernel takes", l->step->name);
     fx_call_to_desc(&bound, descriptor);
     for (int i = 0; i < k->n_bufs; i++)
         if (bound.buf[i] >= 0)
@@ -152,6 +152,6 @@ fx_status fx_gpu_call_step(fx_gpu_code *g, fx_gpu_words w, size_t number, const 
     if (c.failed != FX_OK)
         return c.failed;
     if (error == FX_CUDA_NO_KERNEL)
-        return fx_gpu_fail(w, FX_ERR_UNSUPPORTED, "layer '%s' needs the kernel %s, which this fxcc does not run on a device", l->step->name, k->name);
+        return fx_fail_in(w, FX_ERR_UNSUPPORTED, "layer '%s' needs the kernel %s, which this fxcc does not run on a device", l->step->name, k->name);
     return fx_gpu_check(g, w, error, l->step->name);
 }

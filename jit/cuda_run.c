@@ -4,12 +4,12 @@
 
 /* ---- memory --------------------------------------------------------------------------------------------------------------- */
 
-static fx_status allocate(const fx_gpu_code *g, fx_gpu_words w, uint64_t size, const char *what, fx_cu_ptr *at)
+static fx_status allocate(const fx_gpu_code *g, fx_words w, uint64_t size, const char *what, fx_cu_ptr *at)
 {
     return size ? fx_gpu_check(g, w, g->D->MemAlloc(at, (size_t)size), what) : FX_OK;
 }
 
-static fx_status grow(const fx_gpu_code *g, fx_gpu_words w, fx_gpu_block *b, uint64_t size, const char *what)
+static fx_status grow(const fx_gpu_code *g, fx_words w, fx_gpu_block *b, uint64_t size, const char *what)
 {
     if (b->size >= size)
         return FX_OK;
@@ -43,7 +43,7 @@ typedef struct run {
     fx_gpu_code *g;
     const fx_gpu_call *call;
     fx_cu_stream stream;
-    fx_gpu_words w;
+    fx_words w;
     bool wait;
 } run;
 
@@ -66,7 +66,7 @@ static fx_status place_io(run *r, size_t i)
     if ((device = on_device(g, at))) {
         int ordinal = g->ordinal;
         if (g->D->PointerGetAttribute(&ordinal, FX_CU_ORDINAL, there) == 0 && ordinal != g->ordinal)
-            return fx_gpu_fail(r->w, FX_ERR_ARGUMENT, "%s %zu '%s': expected memory of CUDA device %d, got memory of device %d", in ? "input" : "output",
+            return fx_fail_in(r->w, FX_ERR_ARGUMENT, "%s %zu '%s': expected memory of CUDA device %d, got memory of device %d", in ? "input" : "output",
                         in ? i : i - p->n_inputs, in ? p->inputs[i].label : p->outputs[i - p->n_inputs].label, g->ordinal, ordinal);
     }
     const bool moved = own && (!device || (g->device_code.by_sixteen && g->device_code.by_sixteen[buf] && there % 16 != 0));
@@ -106,7 +106,7 @@ static fx_status place_rest(run *r)
     const fx_program *p = g->p;
     uint64_t size;
     if (!fx_program_places(p, r->call->symbols, g->room, &size, g->offsets))
-        return fx_gpu_fail(r->w, FX_ERR_ARGUMENT, "these inputs' sizes make values of more bytes than memory can have");
+        return fx_fail_in(r->w, FX_ERR_ARGUMENT, "these inputs' sizes make values of more bytes than memory can have");
     FX_TRY(grow(g, r->w, &g->arena, size, "allocating the arena"));
     for (size_t i = 0; i < p->n_bufs; i++) {
         const fx_buf *b = &p->bufs[i];
@@ -135,7 +135,7 @@ static fx_status launch(run *r, size_t number)
     for (int a = 0; a < 3; a++) {
         int64_t v = 0;
         if (!fx_dim_eval(fx_program_symbols(g->p), r->call->symbols, l->blocks[a], &v) || v > INT32_MAX)
-            return fx_gpu_fail(r->w, FX_ERR_ARGUMENT, "step '%s': these inputs' sizes give it more work than a launch may have", l->step->name);
+            return fx_fail_in(r->w, FX_ERR_ARGUMENT, "step '%s': these inputs' sizes give it more work than a launch may have", l->step->name);
         if (v <= 0)
             return FX_OK;
         blocks[a] = (unsigned)v;
@@ -193,7 +193,7 @@ static fx_status work(run *r)
         return FX_OK;
     FX_TRY(fx_gpu_check(g, r->w, g->D->MemsetD32Async(g->status, 0, 1, r->stream), "clearing the status"));
     const size_t reason = (size_t)failed - FX_FIRST_REASON;
-    return fx_gpu_fail(r->w, FX_ERR_ARGUMENT, "%s", reason < g->device_code.n_reasons ? g->device_code.reasons[reason] : "a check failed that the program does not have");
+    return fx_fail_in(r->w, FX_ERR_ARGUMENT, "%s", reason < g->device_code.n_reasons ? g->device_code.reasons[reason] : "a check failed that the program does not have");
 }
 
 fx_status fx_gpu_run(fx_gpu_code *g, const fx_gpu_call *call, char *error, size_t error_size)

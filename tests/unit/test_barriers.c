@@ -3,49 +3,11 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <stdio.h>
 
-#include "fxcc/prove.h"
-#include "lower/lower.h"
 #include "tests/unit/draw.h"
 #include "tests/unit/program_text.h"
+#include "tests/unit/proving.h"
 
 /* ---- the two judges -------------------------------------------------------------------------------------------------------- */
-
-typedef struct lines {
-    int n, unproved;
-    const char *missing, *by;     /* of the first line */
-} lines;
-
-static void keep(void *user, const fx_proof *p)
-{
-    lines *l = user;
-    if (l->n++ == 0) {
-        l->missing = p->missing;
-        l->by = p->by;
-    }
-    l->unproved += !p->proved;
-}
-
-typedef struct job {
-    fx_program *p;
-    lines *out;
-} job;
-
-static fx_status run(void *arg)
-{
-    job *j = arg;
-    fx_lower_options o = {.unproved_warn = true, .proof = keep, .proof_user = j->out};
-    fx_lower l = {.ctx = ctx, .program = j->p, .opt = &o, .scratch = fx_arena_create(ctx), .piece = fx_arena_create(ctx)};
-    return fx_pass_prove(&l);
-}
-
-static bool proved(const char *text, lines *l)
-{
-    fx_program *p;
-    *l = (lines){0};
-    ck_assert_msg(fx_program_parse(ctx, "t", text, strlen(text), &p) == FX_OK, "%s\n%s", unit_message(ctx), text);
-    ck_assert_int_eq(fx_protect(ctx, run, &(job){p, l}), FX_OK);
-    return l->unproved == 0;
-}
 
 static bool verified(const char *text, fx_text *messages)
 {
@@ -132,7 +94,7 @@ START_TEST(by_hand)
 {
     const char *text = replaced(tiles, cases[_i].from, cases[_i].to);
     fx_text messages;
-    lines l;
+    proof_lines l;
     bool ok = verified(text, &messages);
     ck_assert_msg(ok == !cases[_i].verifier && (ok || strstr(messages.data, cases[_i].verifier)), "verifier: expected '%s', got '%s' of\n%s", cases[_i].verifier, messages.data, text);
     ok = proved(text, &l);
@@ -195,7 +157,7 @@ START_TEST(by_guards)
 {
     const char *text = replaced(edges, edge_cases[_i].from, edge_cases[_i].to);
     fx_text messages;
-    lines l;
+    proof_lines l;
     bool ok = verified(text, &messages);
     ck_assert_msg(ok == !edge_cases[_i].verifier && (ok || strstr(messages.data, edge_cases[_i].verifier)), "case %d, verifier: %.400s", _i, messages.data);
     ok = proved(text, &l);
@@ -365,7 +327,7 @@ START_TEST(random_threads)
             barriers |= v[k].op == BARRIER;
         const char *text = text_of(v, n);
         fx_text messages;
-        lines l;
+        proof_lines l;
         bool p = proved(text, &l), q = verified(text, &messages);
         ck_assert_msg(!p || !race, "proved what races:\n%s", text);
         ck_assert_msg(!q || !race, "verified what races:\n%s", text);

@@ -3,9 +3,8 @@
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE. */
 #include <math.h>
 
-#include "fxcc/prove.h"
-#include "lower/lower.h"
 #include "tests/unit/program_text.h"
+#include "tests/unit/proving.h"
 
 /* Each row less its sum, and the sums: a warp a row, two rows a block. */
 static const char *const rows = HEAD("gpu")
@@ -38,31 +37,6 @@ static const char *const rows = HEAD("gpu")
     "        }\n"
     "    }\n"
     "}\n";
-
-typedef struct lines {
-    int unproved;
-    const char *missing;          /* the first that is not proved */
-} lines;
-
-static void keep(void *user, const fx_proof *p)
-{
-    lines *l = user;
-    if (!p->proved && l->unproved++ == 0)
-        l->missing = p->missing;
-}
-
-typedef struct job {
-    fx_program *p;
-    lines *out;
-} job;
-
-static fx_status run(void *arg)
-{
-    job *j = arg;
-    fx_lower_options o = {.unproved_warn = true, .proof = keep, .proof_user = j->out};
-    fx_lower l = {.ctx = ctx, .program = j->p, .opt = &o, .scratch = fx_arena_create(ctx), .piece = fx_arena_create(ctx)};
-    return fx_pass_prove(&l);
-}
 
 /* What the verifier and the prover say; NULL: nothing. */
 static const struct {
@@ -111,12 +85,12 @@ START_TEST(judged)
 {
     fx_text messages, printed;
     fx_program *p;
-    lines l = {0};
+    proof_lines l;
     const char *text = replaced(rows, cases[_i].from, cases[_i].to);
     bool ok = verify_text(text, false, &messages, &p) == FX_OK;
     ck_assert_msg(ok == !cases[_i].verifier && (ok || strstr(messages.data, cases[_i].verifier)), "case %d, verifier: %.600s", _i, messages.data);
-    ck_assert_int_eq(fx_protect(ctx, run, &(job){p, &l}), FX_OK);
-    ck_assert_msg(!l.unproved == !cases[_i].prover && (!l.unproved || strstr(l.missing, cases[_i].prover)), "case %d, prover: %s", _i, l.missing);
+    const bool all = proved(text, &l);
+    ck_assert_msg(all == !cases[_i].prover && (all || strstr(l.missing, cases[_i].prover)), "case %d, prover: %s", _i, l.missing);
     if (!ok)
         return;
     fx_text_init(&printed, fx_context_arena(ctx));
