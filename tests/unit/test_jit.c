@@ -229,7 +229,7 @@ START_TEST(wrong_options)
         {{.level = 4}, "level: expected 0 to 3, got 4"},
         {{.level = -1}, "level: expected 0 to 3, got -1"},
         {{.threads = -1}, "threads: expected at least 0, got -1"},
-        {{.disable = "sleep"}, "expected parts of lowering to disable (fuse, layout, inplace, attention, merge, schedule, half, streams, pays), got 'sleep'"},
+        {{.disable = "sleep"}, "expected parts of lowering to disable (fuse, layout, inplace, attention, merge, schedule, half, streams, pays, winograd), got 'sleep'"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         fx_diag_clear(ctx);
