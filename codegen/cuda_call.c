@@ -44,6 +44,8 @@ bool fx_cuda_has_halves(const fx_emit *e)
 
 bool fx_cuda_needs_text(const fx_emit *e, const char *name)
 {
+    if (strcmp(name, "half_types") == 0)
+        return e->own_halves;
     if (strcmp(name, "launch") == 0 || (e->at_once && strcmp(name, "vec") == 0) || (e->reduces && strcmp(name, "reduce") == 0))
         return true;
     for (int k = 0; k < FX_K_COUNT; k++)
@@ -61,17 +63,6 @@ bool fx_cuda_texts_name(fx_emit *e, const char *descriptor)
     return false;
 }
 
-/* Attention of 16 bits whose masks are float32. */
-static bool adds_floats(const fx_program *p, const fx_call_stmt *c)
-{
-    const fx_kernel *k = fx_kernel_get(c->kernel);
-    const int added[] = {c->buf[fx_kernel_buf(k, "bias")], c->buf[fx_kernel_buf(k, "mask")]};
-    for (int i = 0; i < 2; i++)
-        if (added[i] >= 0 && p->bufs[added[i]].dtype != fx_call_dtype(p, c))
-            return true;
-    return false;
-}
-
 fx_status fx_cuda_call(void *user, const fx_stmt *s)
 {
     fx_emit *e = user;
@@ -82,7 +73,7 @@ fx_status fx_cuda_call(void *user, const fx_stmt *s)
     if (product)
         function = fx_arena_printf(e->local, "gemm<%s>", element);
     else if (attention)
-        function = fx_arena_printf(e->local, "attention<%s%s>", element, adds_floats(e->p, c) ? ", float" : "");
+        function = fx_arena_printf(e->local, "attention<%s%s>", element, fx_call_adds_floats(e->p, c) ? ", float" : "");
     fx_c_put_call(e, c, fx_arena_printf(e->local, "return fxrt_cuda_%s", function), fx_kernel_products(c->kernel) > 0 ? "products, " : "", ", stream", !attention);
     return FX_OK;
 }

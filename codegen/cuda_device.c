@@ -129,6 +129,7 @@ static fx_status emit(fx_emit *e, fx_device_code *out)
     put_reasons(e, t, out);
     if (e->n_members)
         fx_c_weights_struct(e, t);
+    e->own_halves = fx_cuda_has_halves(e);
     FX_TRY(fx_cuda_kernels(e, t));
     put_without_host(&device, t->data);
     out->text = device.data;

@@ -155,6 +155,7 @@ typedef struct fx_emit {
     int in_threads;              /* CUDA: loops over threads around */
     bool narrow;                 /* CUDA: not all threads of the block run them */
     bool reduces;                /* CUDA: some kernel reduces over threads */
+    bool own_halves;             /* CUDA for NVRTC: it has no header of 16-bit floats, and kernels take some */
 } fx_emit;
 
 void fx_emit_line(fx_emit *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* indented, with a newline */

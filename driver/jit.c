@@ -56,8 +56,8 @@ static fx_status lower(compile_job *job, fx_code_options *code)
     if (o->threads < 0)
         return fx_fail(ctx, FX_ERR_ARGUMENT, NULL, "threads: expected at least 0, got %d", o->threads);
     fx_compile_options c = {.threads = o->threads, .dims = o->dims, .n_dims = o->n_dims, .disable = o->disable, .target = o->device ? "cuda" : NULL};
-    if (o->device) /* NVRTC has no header for 16-bit floats; all launches are on one stream */
-        c.disable = fx_arena_printf(fx_context_arena(ctx), o->disable && *o->disable ? "half,streams,%s" : "half,streams", o->disable);
+    if (o->device) /* all launches are on one stream */
+        c.disable = fx_arena_printf(fx_context_arena(ctx), o->disable && *o->disable ? "streams,%s" : "streams", o->disable);
     FX_TRY(fx_lower_quietly(job->graph, &c, &job->program));
     if (job->program->n_symbols > FX_FUNCTION_SYMBOLS)
         return fx_fail(ctx, FX_ERR_UNSUPPORTED, NULL, "%zu open sizes: at most %d are supported", job->program->n_symbols, FX_FUNCTION_SYMBOLS);

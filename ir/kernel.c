@@ -115,6 +115,19 @@ fx_dtype fx_call_dtype(const fx_program *p, const fx_call_stmt *c)
     return y >= 0 && (size_t)y < p->n_bufs ? p->bufs[y].dtype : FX_F32;
 }
 
+bool fx_call_adds_floats(const fx_program *p, const fx_call_stmt *c)
+{
+    static const char *const added[] = {"bias", "mask"};
+    if (c->kernel != FX_K_attention)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        int buf = c->buf[fx_kernel_buf(&kernels[c->kernel], added[i])];
+        if (buf >= 0 && p->bufs[buf].dtype != fx_call_dtype(p, c))
+            return true;
+    }
+    return false;
+}
+
 void fx_call_set(fx_call_stmt *c, const char *field, double v)
 {
     int i = fx_kernel_field(&kernels[c->kernel], field);

@@ -295,6 +295,7 @@ void fx_stmt_accesses(const fx_program *p, const fx_stmt *body, fx_access_fn *f,
 void fx_stmt_impossible(const fx_program *p, const fx_stmt *body, void (*f)(void *user, const fx_stmt *guard), void *user);
 /* What the elements of all arguments but the workspace are: those of y. */
 fx_dtype fx_call_dtype(const fx_program *p, const fx_call_stmt *c);
+bool fx_call_adds_floats(const fx_program *p, const fx_call_stmt *c); /* attention of 16 bits whose masks are float32 */
 /* The elements [*lo, *hi] of buffer argument `arg` a call may touch, offset included; false when the kernel does not say (packed
  * transposed convolution weights, workspace): then from the offset to the end. *hi < *lo: none. */
 bool fx_call_footprint(const fx_program *p, const fx_call_stmt *c, int arg, fx_dim *lo, fx_dim *hi);

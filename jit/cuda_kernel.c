@@ -146,8 +146,10 @@ fx_status fx_gpu_call_step(fx_gpu_code *g, fx_words w, size_t number, const int6
         if (bound.buf[i] >= 0)
             buffers[i] = (void *)(uintptr_t)(g->place[bound.buf[i]] + (uint64_t)bound.offset[i].value * fx_dtype_size(p->bufs[bound.buf[i]].dtype));
     call c = {.g = g, .w = w, .launch = l, .plan = plan};
+    const fx_dtype type = fx_call_dtype(p, l->call);
     const fx_cuda_kernel_call kernel = {.kernel = k->name, .descriptor = descriptor, .buffers = buffers, .products = g->products, .planning = plan,
-                                        .stream = stream, .launch = launch, .fill = fill, .user = &c};
+                                        .element = type == FX_F16 ? FX_CUDA_HALF : type == FX_BF16 ? FX_CUDA_BFLOAT16 : FX_CUDA_FLOAT,
+                                        .float_masks = fx_call_adds_floats(p, l->call), .stream = stream, .launch = launch, .fill = fill, .user = &c};
     const int error = fx_cuda_call_kernel(&kernel);
     if (c.failed != FX_OK)
         return c.failed;

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <stdlib.h>
 #include <string.h>
+#include <type_traits>
 
 #include "fxcc/runtime.h"
 #include "jit/cuda_kernels.h"
@@ -143,20 +144,29 @@ void fx_cuda_products_free(fx_cuda_products *p)
 /* ---- rows of kernel.def ----------------------------------------------------------------------------------------------------------- */
 
 /* As the rows have their buffers, where the function has them otherwise. */
-static cudaError_t fxrt_cuda_matmul(const fxrt_gemm_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws,
-                                    cudaStream_t stream)
+template <class T>
+static cudaError_t fxrt_cuda_matmul(const fxrt_gemm_desc *d, const T *x, const T *w, const T *b, const T *r, T *y, float *ws, cudaStream_t stream)
 {
-    return fxrt_cuda_gemm<float>(&now->products->products, d, x, w, b, r, y, ws, stream);
+    return fxrt_cuda_gemm<T>(&now->products->products, d, x, w, b, r, y, ws, stream);
 }
 static cudaError_t fxrt_cuda_conv2d_wino(const fxrt_conv2d_desc *d, const float *x, const float *w, const float *b, const float *r, float *y, float *ws,
                                          cudaStream_t stream)
 {
     return fxrt_cuda_conv2d_wino(&now->products->products, d, x, w, b, r, y, ws, stream);
 }
-static cudaError_t fxrt_cuda_attention(const fxrt_attention_desc *d, const float *q, const float *k, const float *v, const float *bias, const float *mask, float *o,
-                                       const float *, cudaStream_t stream)
+template <class T>
+static std::enable_if_t<sizeof(T) == 2, cudaError_t> fxrt_cuda_conv2d_half(const fxrt_conv2d_desc *d, const T *x, const T *w, const T *b, const T *r, T *y,
+                                                                          float *ws, cudaStream_t stream)
 {
-    return fxrt_cuda_attention<float>(d, q, k, v, bias, mask, o, stream);
+    return fxrt_cuda_conv2d_half<T>(&now->products->products, d, x, w, b, r, y, ws, stream);
+}
+template <class T>
+static cudaError_t fxrt_cuda_attention(const fxrt_attention_desc *d, const T *q, const T *k, const T *v, const T *bias, const T *mask, T *o, const float *,
+                                       cudaStream_t stream)
+{
+    if (now->float_masks)
+        return fxrt_cuda_attention<T, float>(d, q, k, v, reinterpret_cast<const float *>(bias), reinterpret_cast<const float *>(mask), o, stream);
+    return fxrt_cuda_attention<T, T>(d, q, k, v, bias, mask, o, stream);
 }
 
 /* f(d, buffers..., stream) where that can be called: a row without a kernel for GPUs has none. Braces give buffers their order. */
@@ -172,15 +182,14 @@ struct fx_cuda_buffers {
     void *take() { return *at++; }
 };
 
-int fx_cuda_call_kernel(const fx_cuda_kernel_call *c)
+template <class T> static int call_row(const fx_cuda_kernel_call *c)
 {
     fx_cuda_buffers buffer = {c->buffers};
-    now = c;
-#define IN(x) , static_cast<const float *>(buffer.take())
+#define IN(x) , static_cast<const T *>(buffer.take())
 #define OPT(x) IN(x)
-#define OUT(x) , static_cast<float *>(buffer.take())
+#define OUT(x) , static_cast<T *>(buffer.take())
 #define OVER(x) OUT(x)
-#define WS(x) OUT(x)
+#define WS(x) , static_cast<float *>(buffer.take())
 #define COUNT(x) , static_cast<int *>(buffer.take())
 #define KERNEL(id, desc, buffers, ...)                                                                                                            \
     if (strcmp(c->kernel, #id) == 0)                                                                                                              \
@@ -190,4 +199,10 @@ int fx_cuda_call_kernel(const fx_cuda_kernel_call *c)
 #include "ir/kernel.def"
 #undef KERNEL
     return FX_CUDA_NO_KERNEL;
+}
+
+int fx_cuda_call_kernel(const fx_cuda_kernel_call *c)
+{
+    now = c;
+    return c->element == FX_CUDA_HALF ? call_row<__half>(c) : c->element == FX_CUDA_BFLOAT16 ? call_row<__nv_bfloat16>(c) : call_row<float>(c);
 }

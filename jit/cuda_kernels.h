@@ -19,10 +19,14 @@ typedef struct fx_cuda_products fx_cuda_products;
 int fx_cuda_products_create(size_t workspace, bool tf32, fx_cuda_products **out, const char **why);
 void fx_cuda_products_free(fx_cuda_products *products);
 
+typedef enum fx_cuda_element { FX_CUDA_FLOAT, FX_CUDA_HALF, FX_CUDA_BFLOAT16 } fx_cuda_element;
+
 typedef struct fx_cuda_kernel_call {
     const char *kernel;          /* a row of kernel.def: "conv2d" */
     const void *descriptor;
     void *const *buffers;        /* in the row's order; NULL: not there */
+    fx_cuda_element element;     /* of all buffers but workspaces */
+    bool float_masks;            /* attention's bias and mask are float32, whatever the element */
     fx_cuda_products *products;  /* NULL: the kernel is none */
     bool planning;               /* cuBLASLt is asked how, and starts nothing; what would be launched is told as ever */
     fx_cu_stream stream;

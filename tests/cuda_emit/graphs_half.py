@@ -91,16 +91,16 @@ def products(kind):
 
 
 def attention(kind):
-    """With a mask that is data, numbers or bits, and causal."""
+    """With a mask that is data, numbers (also float32 ones) or bits, and causal."""
     shape = (2, 4, 9, 8)
     g = Half("attention", kind, [(shape, "f32"), (shape, "f32"), (shape, "f32"), ((2, 1, 9, 9), "bool"), ((2, 1, 9, 9), "f32")])
     sdpa = "scaled_dot_product_attention.default"
     g.call(f"a : T[2, 4, 9, 8] = {sdpa}(%x0, %x1, %x2, %x4)")
     g.call(f"b : T[2, 4, 9, 8] = {sdpa}(%a, %x1, %x2, None, 0.0, True)")
     g.call(f"c : T[2, 4, 9, 8] = {sdpa}(%b, %x1, %x2, %in3)")
-    g.give("a", *shape)
-    g.give("b", *shape)
-    g.give("c", *shape)
+    g.call(f"d : T[2, 4, 9, 8] = {sdpa}(%c, %x1, %x2, %in4)")
+    for name in "abcd":
+        g.give(name, *shape)
     return g.case()
 
 

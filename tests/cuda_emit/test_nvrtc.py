@@ -17,6 +17,7 @@ import unittest
 import zipfile
 
 from graphs import CASES, graph_of
+import graphs_half
 from graphs_forms import gradient, winograd
 from test_emit import FXCC, HERE, HOST, HOST_INCLUDE, WORK, Case, compare, parse_npy, run
 
@@ -106,7 +107,7 @@ class Nvrtc(unittest.TestCase):
             raise unittest.SkipTest("no g++ or no make")
         make_driver()
         if not Nvrtc.cases:
-            Nvrtc.cases = [Case(**c) for c in [*CASES, *KERNELS, winograd(), gradient()]]
+            Nvrtc.cases = [Case(**c) for c in [*CASES, *graphs_half.CASES, *KERNELS, winograd(), gradient()]]
             for c in Nvrtc.cases:
                 c.emit()
                 c.files = [c.folder / f"in{i}.npy" for i in range(len(c.inputs))]
@@ -139,6 +140,18 @@ class Values(Nvrtc):
             text = (self.named(name).folder / f"{name}.cu").read_text()
             for kernel in kernels.split():
                 self.assertTrue(re.search(rf"\n    return fxrt_cuda_{kernel}(<float>)?\(", text), f"{name}: {kernel}")
+
+    def test_half(self):
+        """Kernels take 16 bits as they are."""
+        trace = WORK / "launches"
+        for name, kernels in (("convolutions_f16", ("fxrt_cuda_conv", "fxrt_cuda_dw")), ("products_bf16", ("fxrt_cuda_gemm_tail",)),
+                              ("attention_f16", ("fxrt_cuda_attention_kernelI6__halff", "fxrt_cuda_attention_kernelI6__halfS0_"))):
+            trace.unlink(missing_ok=True)
+            done, _ = on_device(self.named(name), FXCU_TRACE=str(trace))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            launches = trace.read_text().splitlines()
+            for kernel in kernels:
+                self.assertTrue(any(kernel in line and ("6__half" in line or "13__nv_bfloat16" in line) for line in launches), f"{name}: {kernel}")
 
     def test_state(self):
         """What a call leaves, the next one finds."""

@@ -5,6 +5,22 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#ifdef FXCU_HOST /* the types that texts for NVRTC have, without a device's instructions */
+namespace nvrtc {
+#define __CUDACC_RTC__
+#include "../../runtime/cuda/half_types.h"
+#undef __CUDACC_RTC__
+} // namespace nvrtc
+template <class T> static float own_to_float(T x) { return x; }
+template <class T> static T own_from_float(float x) { return x; }
+template <class T> static unsigned short own_bits(T x) { return x.bits; }
+template <class T> static T own_of(unsigned short bits) {
+    T x;
+    x.bits = bits;
+    return x;
+}
+#endif
+
 /* The value that the bits mean, by definition. */
 static double value_of(unsigned bits, int fraction_bits, int bias) {
     const unsigned exponent = (bits & 0x7fff) >> fraction_bits, fraction = bits & ((1u << fraction_bits) - 1), most = 0x7fffu >> fraction_bits;
@@ -117,6 +133,12 @@ static __nv_bfloat16 bf16_of(unsigned short bits) { return __ushort_as_bfloat16(
 int main() {
     test_conversions<__half>(10, 15, half_to_float, half_from_float, half_bits, half_of);
     test_conversions<__nv_bfloat16>(7, 127, bf16_to_float, bf16_from_float, bf16_bits, bf16_of);
+#ifdef FXCU_HOST
+    using half = nvrtc::__half;
+    using bfloat16 = nvrtc::__nv_bfloat16;
+    test_conversions<half>(10, 15, own_to_float<half>, own_from_float<half>, own_bits<half>, own_of<half>);
+    test_conversions<bfloat16>(7, 127, own_to_float<bfloat16>, own_from_float<bfloat16>, own_bits<bfloat16>, own_of<bfloat16>);
+#endif
     const __half third = __float2half(1.0f) / __float2half(3.0f);
     CHECK(__half_as_ushort(third) == 0x3555);
     CHECK(__half2float(__hmul(third, __float2half(3.0f))) == 1.0f); /* 3 * 0x555 / 0x1000 lies in the middle of the last one below 1 and 1 */
