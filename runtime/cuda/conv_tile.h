@@ -22,7 +22,7 @@ template <int M_, int N_, int K_, int TM_, int TN_, int Slices_ = 1> struct fxrt
     static constexpr int M = M_, N = N_, K = K_, TM = TM_, TN = TN_, slices = Slices_;
     static constexpr int of_slice = M / TM * (N / TN), threads = of_slice * slices;
     /* Blocks whose registers a multiprocessor is to hold: of kernels that need many, fewer. */
-    static constexpr int resident(bool many) { return (TM * TN >= 64 ? 384 : many ? 512 : 768) / threads; }
+    static constexpr int resident = (TM * TN >= 64 ? 384 : 768) / threads, resident_few = (TM * TN >= 64 ? 384 : 512) / threads;
     /* Rows of K are columns in shared memory; 4 more floats a row keep the stores of a warp apart in the banks. */
     static constexpr int x_row = M + 4, w_row = N + 4;
     static_assert(M % TM == 0 && N % TN == 0 && TM % 4 == 0 && TN % 4 == 0, "threads fill the tile");
@@ -119,7 +119,7 @@ template <int Size> FXRT_DEVICE bool fxrt_cuda_conv_join(const fxrt_cuda_conv_pa
 /* V: neighbours in the innermost direction per access of x and w. wide: y, b and r allow four elements at once. parts: more than one for sliced tiles only.
  * Sums are floats always. scale and shift: of FXRT_CUDA_CONV_PRE. The result is act(sum + b + r) or, with a gain by output channel, act(sum + b) gain + r. */
 template <class Tile, int V, int Kind, class T>
-static __global__ void __launch_bounds__(Tile::threads, Tile::resident(V == 1 && Kind == FXRT_CUDA_CONV_TRANSPOSED))
+static __global__ void __launch_bounds__(Tile::threads, V == 1 && Kind == FXRT_CUDA_CONV_TRANSPOSED ? Tile::resident_few : Tile::resident)
     fxrt_cuda_conv(fxrt_conv2d_desc d, bool wide, fxrt_cuda_conv_parts parts, const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b,
                    const T *r, const T *__restrict__ scale, const T *__restrict__ shift, const T *__restrict__ gain, T *y)
 {
