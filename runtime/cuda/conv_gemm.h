@@ -30,7 +30,7 @@ static inline int fxrt_cuda_pixel_dims(const fxrt_conv2d_desc *d, fxrt_cuda_pixe
 
 /* Whether the convolution is a product of its pixels [m][k] with the weights [n][k], which lie in both alike: 1 x 1, no stride, no padding, one
  * group, and pixels that lie evenly apart, or do so within each matrix of a batch. Then *to says which product. */
-static inline int fxrt_cuda_conv2d_as_gemm(const fxrt_conv2d_desc *d, fxrt_gemm_desc *to)
+static inline __attribute__((unused)) int fxrt_cuda_conv2d_as_gemm(const fxrt_conv2d_desc *d, fxrt_gemm_desc *to)
 {
     fxrt_cuda_pixel_dim dims[3];
     if (d->kh != 1 || d->kw != 1 || d->sh != 1 || d->sw != 1 || d->ph != 0 || d->pw != 0 || d->groups != 1 || d->oh != d->ih || d->ow != d->iw)

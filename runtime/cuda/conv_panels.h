@@ -47,8 +47,8 @@ static inline int fxrt_cuda_conv2d_in_panels(const fxrt_conv2d_desc *d)
     return d->groups == 1 && d->ic > 0 && fxrt_cuda_panel_results(d, &results);
 }
 
-/* Bytes. */
-static inline size_t fxrt_cuda_conv2d_half_workspace(const fxrt_conv2d_desc *d)
+/* For the compiler: bytes. */
+static inline __attribute__((unused)) size_t fxrt_cuda_conv2d_half_workspace(const fxrt_conv2d_desc *d)
 {
     const int64_t row = fxrt_cuda_panel_row(d), rows = fxrt_cuda_panel_pixels(d) + (row > fxrt_cuda_panel_terms(d) ? (int64_t)d->oc : 0);
     return (size_t)(2 * rows * row);

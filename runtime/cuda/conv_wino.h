@@ -39,8 +39,8 @@ static inline int32_t fxrt_cuda_wino_chunk(const fxrt_conv2d_desc *d)
     return (int32_t)fxrt_cuda_equal_share(tiles, most);
 }
 
-/* Bytes: the transformed tiles [36][chunk][ic] and their products [36][chunk][oc]. */
-static inline size_t fxrt_cuda_conv2d_wino_workspace(const fxrt_conv2d_desc *d)
+/* For the compiler, bytes: the transformed tiles [36][chunk][ic] and their products [36][chunk][oc]. */
+static inline __attribute__((unused)) size_t fxrt_cuda_conv2d_wino_workspace(const fxrt_conv2d_desc *d)
 {
     return (size_t)FXRT_WINO_POINTS * (size_t)fxrt_cuda_wino_chunk(d) * (size_t)(d->ic + d->oc) * sizeof(float);
 }

@@ -26,8 +26,8 @@ static inline int fxrt_cuda_grad_parts(const fxrt_conv2d_desc *d)
     return parts > 1 ? (int)parts : 1;
 }
 
-/* Bytes; 0: sums are not split. */
-static inline size_t fxrt_cuda_conv2d_weight_grad_workspace(const fxrt_conv2d_desc *d)
+/* For the compiler: bytes; 0: sums are not split. */
+static inline __attribute__((unused)) size_t fxrt_cuda_conv2d_weight_grad_workspace(const fxrt_conv2d_desc *d)
 {
     const int parts = fxrt_cuda_grad_parts(d);
     return parts > 1 ? (size_t)(parts * fxrt_cuda_grad_elements(d)) * sizeof(float) : 0;

@@ -172,3 +172,28 @@ def test_equals_eager(dtype, kernel, count, tolerance, library, tmp_path):
         for option in ("--disable=winograd", "--allow-tf32"):
             cuda_emitted.emit(tmp_path / "model.pt2", tmp_path, option)
             assert calls(tmp_path, kernel) == 0, option
+
+
+class Branches(nn.Module):
+    """Three that need nothing of one another, with products of each kind: on streams of their own they share what cuBLASLt may use, and each has its own behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Sequential(nn.Conv2d(128, 128, 3, padding=1), nn.ReLU(), nn.Conv2d(128, 96, 1))
+        self.b = nn.Sequential(nn.Conv2d(128, 64, 1), nn.ReLU(), nn.Conv2d(64, 128, 3, padding=1), nn.SiLU())
+        self.c = nn.Conv2d(128, 72, 3, padding=1)
+
+    def forward(self, x):
+        return torch.cat([self.a(x), self.b(x), self.c(x)], 1)
+
+
+@pytest.mark.parametrize("dtype, kernel, tolerance", [(torch.float32, "conv2d_wino", 1e-5), (torch.float16, "conv2d_half", 4e-3)], ids=["winograd", "panels"])
+def test_beside(dtype, kernel, tolerance, library, tmp_path):
+    torch.manual_seed(1)
+    model, x = as_type(Branches(), dtype), torch.randn(4, 128, 21, 20).to(dtype)
+    with torch.no_grad():
+        y = model(x)
+    net = built(model, [x], tmp_path, library, "--disable=pays")
+    assert calls(tmp_path, kernel) == 3 and "net_fork(" in (tmp_path / "net.cu").read_text()
+    for schedule in (3, 6):
+        emitted.assert_close([run(net, [x], [y], schedule)[0].float().numpy()], [y.float().numpy()], f"schedule {schedule}", tolerance)
