@@ -12,7 +12,9 @@ FXRT_HOST cudaError_t fxrt_cuda_conv_transpose2d(const fxrt_conv2d_desc *d, cons
     if (d->sh < 1 || d->sw < 1) {
         return cudaErrorInvalidValue;
     }
-    const int64_t rows = (d->oh + d->sh - 1) / d->sh, columns = (d->ow + d->sw - 1) / d->sw; /* of a phase */
-    const fxrt_cuda_conv_way way = fxrt_cuda_conv_way_of(d->n * rows * columns, d->oc, static_cast<int64_t>(d->groups) * d->sh * d->sw, 0);
-    return fxrt_cuda_conv_by<FXRT_CUDA_CONV_TRANSPOSED, T>(d, way, x, w, b, r, y, nullptr, nullptr, stream);
+    fxrt_conv2d_desc phase = *d; /* the first, which has the most pixels; all are as many planes */
+    phase.oh = (d->oh + d->sh - 1) / d->sh;
+    phase.ow = (d->ow + d->sw - 1) / d->sw;
+    phase.groups = d->groups * d->sh * d->sw;
+    return fxrt_cuda_conv_by<FXRT_CUDA_CONV_TRANSPOSED, T>(d, fxrt_cuda_conv2d_way(&phase), x, w, b, r, y, nullptr, nullptr, stream);
 }

@@ -89,6 +89,23 @@
     "n=1, ih=4, iw=4, ic=2, oh=4, ow=4, oc=2, groups=1, kh=1, kw=1, sh=1, sw=1, ph=0, pw=0, dh=1, dw=1, xs_n=32, xs_h=8, xs_w=2, ys_n=32, ys_h=8, ys_w=2, " \
     "rs_n=32, rs_h=8, rs_w=2, "
 
+/* A convolution whose sums of 2,048 terms four blocks make in parts. */
+#define SPLIT_CONVOLUTION \
+    "program \"gpu\"\ntarget name=\"cuda\" cflags=\"\" lanes=1 fma=true mr=1 nr=1 l1=65536 l2=4194304 pointer_bits=64 isa=\"cuda\" sm=75 threads=256\n" \
+    "sizes arena=16384 weights=16384 counters=64 live=16384 hash=0x0000000000000000\n" \
+    "buffer x : input 0 f32[1, 4, 4, 2048]\n" \
+    "buffer y : output 0 f32[1, 4, 4, 2]\n" \
+    "buffer w : weight f32[4096] hash=0x0000000000000001\n" \
+    "buffer room : arena f32[4096] workspace\n" \
+    "buffer counts : counter i32[1]\n" \
+    "input x \"x\" = x f32[1, 4, 4, 2048]\n" \
+    "output y \"y\" = y f32[1, 4, 4, 2]\n" \
+    "\n" \
+    "step s {\n" SPLIT_CALL("room") "}\n"
+#define SPLIT_CALL(ws) \
+    "    call conv2d one(x=x, w=w, b=null, r=null, y=y, ws=" ws ", counts=counts) {n=1, ih=4, iw=4, ic=2048, oh=4, ow=4, oc=2, groups=1, kh=1, kw=1, sh=1, sw=1, " \
+    "ph=0, pw=0, dh=1, dw=1, xs_n=32768, xs_h=8192, xs_w=2048, ys_n=32, ys_h=8, ys_w=2, rs_n=0, rs_h=0, rs_w=0, act=0, act_a=0.0, act_b=0.0}\n"
+
 /* Parses and verifies; the messages, a line each. */
 static inline fx_status verify_text(const char *text, bool planned, fx_text *messages, fx_program **p)
 {

@@ -175,6 +175,32 @@ START_TEST(damage_of_gpu_convolutions_is_named)
 }
 END_TEST
 
+/* Counters are a call's own, 32 bits each, and nothing else. */
+START_TEST(damage_of_counters_is_named)
+{
+    static const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"counts=counts", "counts=room", "call one: expected counters for argument counts, got 'room'"},
+        {"ws=room", "ws=counts", "call one: expected a buffer that is no counters for argument ws, got 'counts'"},
+        {"counter i32[1]", "counter f32[1]", "counters 'counts': expected i32, got f32"},
+        {"counters=64", "counters=0", "'counts'"},
+        {"step s {\n", "step t {\n" SPLIT_CALL("null") "}\n\nstep s {\n", "counters 'counts' are used by steps t and s"},
+        {"step s {\n", "step t {\n    for v0 in 1 {\n        counts[v0] = 1:i32\n    }\n}\n\nstep s {\n", "a store is to the counters 'counts', which only calls change"},
+    };
+    fx_text messages, printed;
+    fx_program *p;
+    ck_assert_msg(verify_text(SPLIT_CONVOLUTION, true, &messages, &p) == FX_OK, "%s", messages.data);
+    fx_text_init(&printed, fx_context_arena(ctx));
+    fx_program_print(&printed, p);
+    ck_assert_str_eq(printed.data, SPLIT_CONVOLUTION);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ck_assert(verify_text(replaced(SPLIT_CONVOLUTION, cases[i].from, cases[i].to), true, &messages, &p) != FX_OK);
+        ck_assert_msg(strstr(messages.data, cases[i].says) != NULL, "expected '%s', got:\n%s", cases[i].says, messages.data);
+    }
+}
+END_TEST
+
 /* What the parser refuses, with line and column. */
 static const struct {
     const char *from, *to, *says;
@@ -500,6 +526,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, the_good_program_verifies_and_prints_back);
     tcase_add_loop_test(t, damage_is_named, 0, (int)(sizeof damages / sizeof damages[0]));
     tcase_add_test(t, damage_of_gpu_convolutions_is_named);
+    tcase_add_test(t, damage_of_counters_is_named);
     tcase_add_loop_test(t, mistakes_have_line_and_column, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
     tcase_add_test(t, no_bytes_harm_the_parser);
     tcase_add_test(t, deep_nesting_is_refused);

@@ -504,6 +504,29 @@ START_TEST(gpu_convolutions)
 }
 END_TEST
 
+/* Sums in parts: room for each, a counter a tile. */
+START_TEST(split_convolutions)
+{
+    static const struct {
+        const char *from, *to, *line;
+    } cases[] = {
+        {"ws=room", "ws=room", "s: call conv2d: arguments within their buffers, preconditions; footprint"},
+        {"arena f32[4096]", "arena f32[4095]", "its sums are made in parts, which need sizes that are numbers, 4096 floats of workspace and 1 counters"},
+        {"ws=room", "ws=null", "its sums are made in parts, which need sizes that are numbers, 4096 floats of workspace and 1 counters"},
+        {"counter i32[1]", "counter i32[0]", "its sums are made in parts, which need sizes that are numbers, 4096 floats of workspace and 1 counters"},
+        {"counters=64", "counters=0", "'counts' does not lie within the counters"},
+        {"counter i32[1]", "counter i32[1] offset=32", "'counts' lies on the counters before it, or is not aligned"},
+        {"step s {\n", "step t {\n" SPLIT_CALL("null") "}\n\nstep s {\n", "'counts' is used by several steps"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lines l;
+        const char *text = replaced(SPLIT_CONVOLUTION, cases[i].from, cases[i].to);
+        prove(parsed(text), i == 0, &l);
+        has_line(&l, cases[i].line, text);
+    }
+}
+END_TEST
+
 /* Steps on streams of their own: one that reads what another one writes, one that writes where another one's buffer lies. Verifier and prover each say so. */
 START_TEST(streams_that_meet)
 {
@@ -544,6 +567,7 @@ static void add(TCase *t)
     tcase_add_test(t, faults_are_found);
     tcase_add_test(t, kernel_calls);
     tcase_add_test(t, gpu_convolutions);
+    tcase_add_test(t, split_convolutions);
     tcase_add_test(t, streams_that_meet);
 }
 
