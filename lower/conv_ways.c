@@ -11,7 +11,6 @@
 #include "runtime/cuda/weight_grad_split.h"
 
 #include "runtime/cuda/conv_panels.h"
-#include "runtime/cuda/conv_room.h"
 #include "runtime/cuda/conv_wino.h"
 
 /* ---- what kernels do besides reading and writing what the call names ------------------------------------------------- */

@@ -9,8 +9,6 @@
 #include "lower/prove.h"
 #include "runtime/cuda/conv_split.h"
 
-#include "runtime/cuda/conv_room.h"
-
 typedef struct call {
     fx_prover *r;
     const fx_call_stmt *c;

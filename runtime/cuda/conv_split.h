@@ -1,5 +1,5 @@
-/* conv_split.h: by which tiles conv_tile.h makes a convolution, and where it splits sums over blocks. Plain C: the compiler includes the same
- * text.
+/* conv_split.h: by which tiles conv_tile.h makes a convolution, and where it splits sums over blocks. Plain C: the compiler, which plans
+ * workspace and counters, includes the same text.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
  * Large tiles read least, where there are enough of them to keep a device at work. The late layers of a network at a small batch have few pixels and long
@@ -55,4 +55,18 @@ static inline fxrt_cuda_conv_way fxrt_cuda_conv_way_of(int64_t pixels, int64_t c
 static inline fxrt_cuda_conv_way fxrt_cuda_conv2d_way(const fxrt_conv2d_desc *d)
 {
     return fxrt_cuda_conv_way_of((int64_t)d->n * d->oh * d->ow, d->oc, d->groups, (int64_t)d->kh * d->kw * d->ic);
+}
+
+/* For the compiler: bytes; 0: sums are not split. */
+static inline __attribute__((unused)) size_t fxrt_cuda_conv2d_workspace(const fxrt_conv2d_desc *d)
+{
+    const fxrt_cuda_conv_way way = fxrt_cuda_conv2d_way(d);
+    return way.parts > 1 ? (size_t)(way.tiles * way.parts) * (FXRT_CUDA_CONV_SLICED_SIDE * FXRT_CUDA_CONV_SLICED_SIDE * sizeof(float)) : 0;
+}
+
+/* For the compiler: counters that a split convolution needs: one for each tile, zero before, and zero again when it has run. */
+static inline __attribute__((unused)) size_t fxrt_cuda_conv2d_counters(const fxrt_conv2d_desc *d)
+{
+    const fxrt_cuda_conv_way way = fxrt_cuda_conv2d_way(d);
+    return way.parts > 1 ? (size_t)way.tiles : 0;
 }

@@ -12,7 +12,6 @@
 #include "../../runtime/cuda/act.h"
 #include "../../runtime/cuda/conv_points.h"
 #include "../../runtime/cuda/conv_split.h"
-#include "../../runtime/cuda/conv_room.h"
 #include "../../runtime/cuda/conv_tile.h"
 
 #include "../../runtime/cuda/conv2d.h"
