@@ -185,10 +185,10 @@ CASES = [
     # reads too, and a product. Then ReLU alone, a scale and a shift in front of convolutions by groups, of odd channels, strided.
     dict(name="conv_pre", exact=False, inputs=[("f32", (2, 4, 6, 5), eighths(240)), ("f32", (2, 6, 7, 5), eighths(420))], graph=graph_of(
         [("x", "f32[2, 4, 6, 5]"), ("x6", "f32[2, 6, 7, 5]")],
-        [*[f"{w} : f32[{s}] = get_attr[{w}]" for w, s in (("w", "60, 4, 1, 1"), ("s", "1, 60, 1, 1"), ("t", "60, 1, 1"), ("w3", "5, 60, 3, 3"), ("w1", "8, 60, 1, 1"), ("b", "5"),
+        [*[f"{w} : f32[{s}] = get_attr[{w}]" for w, s in (("w", "116, 4, 1, 1"), ("s", "1, 116, 1, 1"), ("t", "116, 1, 1"), ("w3", "5, 116, 3, 3"), ("w1", "8, 116, 1, 1"), ("b", "5"),
                                                           ("g3", "9, 2, 3, 3"), ("w5", "7, 6, 5, 5"), ("s6", "6, 1, 1"), ("t6", "1, 6, 1, 1"))],
-         "c : f32[2, 60, 6, 5] = convolution.default(%x, %w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)",
-         "m : f32[2, 60, 6, 5] = mul.Tensor(%c, %s)", "a : f32[2, 60, 6, 5] = add.Tensor(%m, %t)", "r : f32[2, 60, 6, 5] = relu.default(%a)",
+         "c : f32[2, 116, 6, 5] = convolution.default(%x, %w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)",
+         "m : f32[2, 116, 6, 5] = mul.Tensor(%c, %s)", "a : f32[2, 116, 6, 5] = add.Tensor(%m, %t)", "r : f32[2, 116, 6, 5] = relu.default(%a)",
          "y : f32[2, 5, 6, 5] = convolution.default(%r, %w3, %b, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)",
          "z : f32[2, 8, 3, 3] = convolution.default(%r, %w1, None, [2, 2], [0, 0], [1, 1], False, [0, 0], 1)",
          "m2 : f32[2, 8, 3, 3] = mul.Tensor(%z, 0.5)", "r2 : f32[2, 8, 3, 3] = relu.default(%m2)",
@@ -198,9 +198,9 @@ CASES = [
          "e : f32[2, 7, 7, 5] = convolution.default(%q6, %w5, None, [1, 1], [2, 2], [1, 1], False, [0, 0], 1)",
          "a6 : f32[2, 6, 7, 5] = add.Tensor(%p, %t6)", "u : f32[2, 6, 7, 5] = relu.default(%a6)",
          "f : f32[2, 9, 7, 5] = convolution.default(%u, %g3, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 3)"], "%y, %z, %r2, %c, %d, %e, %f",
-        tensors=numbers("w", 60, 4, 1, 1) + numbers("s", 1, 60, 1, 1) + numbers("t", 60, 1, 1) + numbers("w3", 5, 60, 3, 3) + numbers("w1", 8, 60, 1, 1) + numbers("b", 5) +
+        tensors=numbers("w", 116, 4, 1, 1) + numbers("s", 1, 116, 1, 1) + numbers("t", 116, 1, 1) + numbers("w3", 5, 116, 3, 3) + numbers("w1", 8, 116, 1, 1) + numbers("b", 5) +
                 numbers("g3", 9, 2, 3, 3) + numbers("w5", 7, 6, 5, 5) + numbers("s6", 6, 1, 1) + "parameter t6 : f32[1, 6, 1, 1] = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]\n")),
-    # A gain (a number, a constant by channel, the addition's) and an addition behind an activation, of groups, odd channels, a split sum, 1 x 1; a gain alone.
+    # A gain (a number, a constant by channel, the addition's) and an addition behind an activation, of groups, odd channels, 1 x 1; a gain alone.
     dict(name="conv_post", exact=False, inputs=[("f32", (2, 9, 6, 5), eighths(540)), ("f32", (1, 60, 4, 4), eighths(960))], graph=graph_of(
         [("x", "f32[2, 9, 6, 5]"), ("x2", "f32[1, 60, 4, 4]")],
         [*[f"{w} : f32[{s}] = get_attr[{w}]" for w, s in (("w3", "9, 3, 3, 3"), ("w1", "9, 9, 1, 1"), ("b", "9"), ("k", "9, 1, 1"), ("w60", "60, 60, 3, 3"))],
@@ -213,6 +213,14 @@ CASES = [
          "f : f32[1, 60, 2, 2] = convolution.default(%x2, %w60, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1)",
          "t : f32[1, 60, 2, 2] = tanh.default(%f)", "v : f32[1, 60, 2, 2] = mul.Tensor(%t, 3)"], "%y, %z, %v",
         tensors=numbers("w3", 9, 3, 3, 3) + numbers("w1", 9, 9, 1, 1) + numbers("b", 9) + numbers("k", 9, 1, 1) + numbers("w60", 60, 60, 3, 3))),
+    # Sums of 1,044 terms in two parts, on tiles that are not full: with bias, residual and ReLU, and of another convolution beside it.
+    dict(name="conv_split", exact=False, inputs=[("f32", (1, 116, 7, 5), eighths(4060)), ("f32", (1, 34, 7, 5), eighths(1190))], graph=graph_of(
+        [("x", "f32[1, 116, 7, 5]"), ("z", "f32[1, 34, 7, 5]")],
+        [*[f"{w} : f32[{s}] = get_attr[{w}]" for w, s in (("w", "34, 116, 3, 3"), ("b", "34"), ("v", "3, 116, 3, 3"))],
+         "c : f32[1, 34, 7, 5] = convolution.default(%x, %w, %b, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)",
+         "a : f32[1, 34, 7, 5] = add.Tensor(%c, %z)", "r : f32[1, 34, 7, 5] = relu.default(%a)",
+         "d : f32[1, 3, 4, 3] = convolution.default(%x, %v, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1)"], "%r, %d",
+        tensors=numbers("w", 34, 116, 3, 3) + numbers("b", 34) + numbers("v", 3, 116, 3, 3))),
     # Outputs that are inputs and weights.
     dict(name="passed", inputs=[("f32", (6,))], graph=graph_of(
         [("x", "f32[6]")], ["w : f32[3] = get_attr[w]", "v : f32[2, 3] = view.default(%x, [2, 3])"], "%v, %w, %x",

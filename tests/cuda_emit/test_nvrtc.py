@@ -136,7 +136,7 @@ class Values(Nvrtc):
     def test_kernels(self):
         """What the cases of kernels are about is in them."""
         for name, kernels in (("images", "conv2d conv2d_dw gemm conv_transpose2d max_pool2d adaptive_avg_pool2d upsample_nearest2d group_norm"),
-                              ("conv_pre", "conv2d_pre"), ("conv_post", "conv2d_post"), ("words_open", "gemm layer_norm attention")):
+                              ("conv_pre", "conv2d_pre"), ("conv_post", "conv2d_post"), ("conv_split", "conv2d"), ("words_open", "gemm layer_norm attention")):
             text = (self.named(name).folder / f"{name}.cu").read_text()
             for kernel in kernels.split():
                 self.assertTrue(re.search(rf"\n    return fxrt_cuda_{kernel}(<float>)?\(", text), f"{name}: {kernel}")
