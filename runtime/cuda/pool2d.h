@@ -68,7 +68,7 @@ template <bool MAX, int V, class T> FXRT_DEVICE void fxrt_cuda_pool_put(T *y, fx
 
 /* A thread an output; blocks in y take images in turn. D: fxrt_pool2d_desc or fxrt_resize2d_desc. */
 template <bool MAX, int V, class D, class T>
-static __global__ void __launch_bounds__(128, sizeof(T) == 2 ? 8 : 0) /* of 32 registers, sm_90 spills a few */
+static __global__ void __launch_bounds__(128, sizeof(T) == 2 || V == 1 ? 8 : 0) /* of 32 registers, sm_80 and sm_90 spill a few */
     fxrt_cuda_pool_points(D d, const T *__restrict__ x, T *__restrict__ y)
 {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), vectors = d.c / V, pixel = i / vectors;
@@ -91,7 +91,7 @@ static __global__ void __launch_bounds__(128, sizeof(T) == 2 ? 8 : 0) /* of 32 r
 
 /* A block of 32 x 8 threads 32 times V channels of an output position: each warp takes every eighth tap, the first adds up. */
 template <bool MAX, int V, class D, class T>
-static __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 0) /* as above, on sm_80 */
+static __global__ void __launch_bounds__(256, sizeof(T) == 2 || V == 1 ? 4 : 0) /* as above, on sm_80 */
     fxrt_cuda_pool_windows(D d, const T *__restrict__ x, T *__restrict__ y)
 {
     __shared__ fxrt_cuda_vec<V> parts[8][32];

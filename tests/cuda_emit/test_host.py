@@ -29,7 +29,9 @@ parameter w : f32[40] = all {factor}
 output((%m))
 """
 GRAPHS = {c["name"]: c["graph"] for c in CASES}
-GRAPHS["open"] = GRAPHS["open3"]
+GRAPHS["open"] = graph_of([("x", "f32[s0, 5]"), ("y", "f32[s0, 3]")], [  # what it keeps between kernels grows with s0
+    "a : f32[s0, 8] = cat.default([%x, %y], 1)", "b : f32[s0, 8] = mul.Tensor(%a, 3)", "q : f32[s0, 8] = softmax.int(%a, 1)",
+    "t : f32[8, s0] = permute.default(%q, [1, 0])", "c : f32[8, s0] = relu.default(%t)", "d : f32[8*s0] = reshape.default(%b, [sym(8*s0)])"], "%c, %d", symbols="symbol s0 in [0, 1000]\n")
 GRAPHS["dense"] = graph_of([("x", "f32[5, 16]")], ["w : f32[8, 16] = get_attr[w]", "b : f32[8] = get_attr[b]", "h : f32[5, 8] = linear.default(%x, %w, %b)",
                                                    "r : f32[5, 8] = relu.default(%h)", "v : f32[8, 8] = get_attr[v]", "y : f32[5, 8] = linear.default(%r, %v)"], "%y",
                            tensors="parameter w : f32[8, 16] = all 0.5\nparameter b : f32[8] = [-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\nparameter v : f32[8, 8] = all 0.25\n")
