@@ -1,18 +1,18 @@
 /* lower/streams_cost.c: what a step costs a GPU, in time and memory, as the pass streams reckons.
  * Part of fxcc, under the Apache License v2.0 with LLVM Exceptions. See LICENSE.
  *
- * No figure of a device is at hand, so times come from data sheets and rules of thumb: a multiprocessor has two blocks at once, a block computes
- * 75 GFLOP/s of float32 and reads and writes 24 GB/s, until all of them come to 12 GB/s a multiprocessor; a kernel takes 2 us more, to start and to end.
- * A kernel with fewer blocks than a device has room for leaves the rest of it idle: that is what a kernel beside it can have. */
+ * No figure of a device is at hand, so times come from the architecture's data sheet (target_gpu.c) and rules of thumb: a multiprocessor has two blocks at
+ * once; each has its share of half the peak of arithmetic, and four times its share of the memory's rate, until all come to that; a kernel takes 2 us more,
+ * to start and to end. A kernel with fewer blocks than a device has room for leaves the rest of it idle: that is what a kernel beside it can have. */
 #include <string.h>
 
-#include "lower/streams.h"
 #include "fxcc/runtime.h"
-#include "lower/select.h"
+#include "lower/conv_ways.h"
+#include "lower/streams.h"
 #include "runtime/cuda/conv_split.h"
 
-enum { KERNEL_US = 2, BLOCKS_AT_ONCE = 2 };
-static const double block_flops = 75e3, block_bytes = 24e3, full_bytes = 12e3; /* a microsecond; the last one of a multiprocessor */
+enum { KERNEL_US = 2, BLOCKS_AT_ONCE = 2, MEMORY_SHARES = 4 };
+static const double reached = 0.5; /* of the peak of arithmetic */
 
 typedef struct sizes {
     const fx_program *p;
@@ -58,11 +58,24 @@ static double blocks_of_call(const sizes *s, const fx_call_stmt *c, double writt
     return written / 1024;
 }
 
+/* Kernels of a call; sums in parts and Winograd's transforms are several. */
+static int launches_of(const fx_call_stmt *c)
+{
+    const fx_kernel *k = fx_kernel_get(c->kernel);
+    const int ws = fx_kernel_buf(k, "ws");
+    if (strcmp(k->desc, "conv2d") != 0 || !fx_call_is_static(c))
+        return 1;
+    return fx_conv_cost_of(c, ws >= 0 && c->buf[ws] >= 0).launches;
+}
+
 /* touches[0, n): the step's. */
 static fx_step_cost cost_of(const sizes *s, const fx_step *step, const fx_touch *touches, size_t n)
 {
     const fx_program *p = s->p;
-    double bytes = 0, written = 0, blocks = 0, most = (double)BLOCKS_AT_ONCE * fx_target_sheet(&p->target)->multiprocessors;
+    double bytes = 0, written = 0, blocks = 0;
+    const fx_gpu_sheet *on = fx_target_sheet(&p->target);
+    double peak = on->floats;
+    const double most = (double)BLOCKS_AT_ONCE * on->multiprocessors;
     fx_step_cost cost = {0};
     for (size_t i = 0; i < n; i++) {
         const fx_touch *a = &touches[i];
@@ -75,14 +88,20 @@ static fx_step_cost cost_of(const sizes *s, const fx_step *step, const fx_touch 
         written += a->written ? elements : 0;
     }
     for (const fx_stmt *at = step->body; at; at = at->next) {
-        cost.kernels += at->kind == FX_ST_LOOP || at->kind == FX_ST_CALL;
-        blocks += at->kind == FX_ST_CALL ? blocks_of_call(s, at->call, written) : 0;
+        cost.kernels += at->kind == FX_ST_LOOP ? 1 : at->kind == FX_ST_CALL ? launches_of(at->call) : 0;
+        if (at->kind != FX_ST_CALL)
+            continue;
+        blocks += blocks_of_call(s, at->call, written);
+        if (fx_kernel_products(at->call->kernel) && fx_call_dtype(p, at->call) != FX_F32)
+            peak = on->tensors;
     }
     blocks = blocks > 0 ? blocks : written / 1024; /* 256 threads with 4 elements each */
     blocks = blocks < 1 ? 1 : blocks > most ? most : blocks;
-    const double full_rate = full_bytes * most / BLOCKS_AT_ONCE, rate = blocks * block_bytes < full_rate ? blocks * block_bytes : full_rate;
-    cost.us = KERNEL_US * cost.kernels + (double)step->flops / (blocks * block_flops) + bytes / rate;
-    cost.full_us = KERNEL_US * cost.kernels * blocks / most + (double)step->flops / (most * block_flops) + bytes / full_rate;
+    const double flops = 1e-6 * (double)step->flops / (reached * peak), traffic = 1e-3 * bytes / on->memory; /* microseconds of all the device */
+    const double share = blocks / most, memory_share = MEMORY_SHARES * share < 1 ? MEMORY_SHARES * share : 1;
+    const double alone = flops / share > traffic / memory_share ? flops / share : traffic / memory_share;
+    cost.us = KERNEL_US * cost.kernels + alone;
+    cost.full_us = KERNEL_US * cost.kernels * share + (flops > traffic ? flops : traffic);
     return cost;
 }
 
