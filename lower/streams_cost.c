@@ -58,7 +58,7 @@ static double blocks_of_call(const sizes *s, const fx_call_stmt *c, double writt
     return written / 1024;
 }
 
-/* Kernels of a call; sums in parts and Winograd's transforms are several. */
+/* Kernels of a call: of a convolution by transforms or panels several. */
 static int launches_of(const fx_call_stmt *c)
 {
     const fx_kernel *k = fx_kernel_get(c->kernel);
