@@ -70,6 +70,11 @@ START_TEST(layers_of_networks)
         ck_assert_int_eq(way("x86_64-avx2", FX_K_conv2d, cases[i].l, cases[i].type), FX_K_conv2d);
         ck_assert_int_eq(way("cuda", FX_K_conv2d_pre, cases[i].l, cases[i].type), FX_K_conv2d_pre);
     }
+    /* The same layer where arithmetic is cheap beside memory, and where it is not. */
+    ck_assert_int_eq(way("cuda-sm_120", FX_K_conv2d, (layer){16, 56, 64, 64, 3, 1, 1}, FX_F32), FX_K_conv2d);
+    ck_assert_int_eq(way("cuda-sm_100", FX_K_conv2d, (layer){16, 56, 64, 64, 3, 1, 1}, FX_F32), FX_K_conv2d_wino);
+    ck_assert_int_eq(way("cuda-sm_89", FX_K_conv2d, (layer){16, 56, 64, 64, 3, 1, 1}, FX_F16), FX_K_conv2d);
+    ck_assert_int_eq(way("cuda-sm_80", FX_K_conv2d, (layer){16, 56, 64, 64, 3, 1, 1}, FX_F16), FX_K_conv2d_half);
     ck_assert_int_eq(way("cuda", FX_K_conv2d_weight_grad, (layer){8, 56, 64, 64, 3, 1, 1}, FX_F32), FX_K_conv2d_weight_grad_split);
     ck_assert_int_eq(way("cuda", FX_K_conv2d_weight_grad, (layer){1, 7, 64, 64, 3, 1, 1}, FX_F32), FX_K_conv2d_weight_grad);
 }
