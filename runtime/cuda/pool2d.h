@@ -68,7 +68,7 @@ template <bool MAX, int V, class T> FXRT_DEVICE void fxrt_cuda_pool_put(T *y, fx
 
 /* A thread an output; blocks in y take images in turn. D: fxrt_pool2d_desc or fxrt_resize2d_desc. */
 template <bool MAX, int V, class D, class T>
-static __global__ void __launch_bounds__(128, sizeof(T) == 2 || V == 1 ? 8 : 0) /* of 32 registers, sm_80 and sm_90 spill a few */
+static __global__ void __launch_bounds__(128, sizeof(T) == 2 || V == 1 || !MAX ? 8 : 0) /* where ptxas may choose 32 registers, sm_80, sm_90 and sm_100 spill a few */
     fxrt_cuda_pool_points(D d, const T *__restrict__ x, T *__restrict__ y)
 {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), vectors = d.c / V, pixel = i / vectors;
