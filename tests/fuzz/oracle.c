@@ -193,7 +193,8 @@ static bool sensitivity(oracle *o, const fx_node *n, const value *v, double rela
     return true;
 }
 
-/* Halves are too coarse to be moved by what a sum's float32 steps lose: error[0] grows by that part of the sum over magnitudes. */
+/* Halves are too coarse to be moved by what a sum's float32 steps lose: error[0] grows by that part of the sum over magnitudes. One that is infinite
+ * as a half may be anything to what follows: a kernel's tail has it in float32, where it need not be. */
 static void widen_half_sum(oracle *o, const fx_node *n, const value *v, double relative)
 {
     const fx_tensor *in[256];
@@ -215,6 +216,8 @@ static void widen_half_sum(oracle *o, const fx_node *n, const value *v, double r
         double sum = good ? fx_tensor_get(&out[0], i) : INFINITY;
         if (isfinite(fx_tensor_get(&v->t[0], i)))
             v->error[0][i] += isfinite(sum) ? relative * sum : INFINITY;
+        else if (v->t[0].dtype == FX_F16 && isinf(fx_tensor_get(&v->t[0], i)))
+            v->error[0][i] = INFINITY;
     }
 }
 
