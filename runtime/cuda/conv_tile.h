@@ -68,9 +68,10 @@ struct __align__(16) fxrt_cuda_conv_pixel {
     int iy, ix;
 };
 
-/* Where parts of sums go: [tiles][parts][M][N] floats, and by tile how many of its parts are there. */
+/* Where parts of sums go: [tiles][parts][M][N] floats, and by tile how many of its parts are there. n is as wide as a pointer: an argument without
+ * gaps, whose bytes would be anything (the host's CUDA looks for pointers of the host in all of them). */
 struct fxrt_cuda_conv_parts {
-    int n;
+    long long n;
     float *sums;
     int *counts;
 };
@@ -359,7 +360,7 @@ static __global__ void __launch_bounds__(Tile::threads, V == 1 && Kind == FXRT_C
 }
 
 /* The largest grid of all phases: phase 0 has the most pixels. Returns false where their number is not an int's. */
-template <class Tile, int Kind> FXRT_HOST bool fxrt_cuda_conv_grid(const fxrt_conv2d_desc *d, int parts, dim3 *grid)
+template <class Tile, int Kind> FXRT_HOST bool fxrt_cuda_conv_grid(const fxrt_conv2d_desc *d, long long parts, dim3 *grid)
 {
     constexpr bool Transposed = Kind == FXRT_CUDA_CONV_TRANSPOSED;
     const long long rows = Transposed ? (d->oh + d->sh - 1) / d->sh : d->oh, columns = Transposed ? (d->ow + d->sw - 1) / d->sw : d->ow;

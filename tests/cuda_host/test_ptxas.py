@@ -118,14 +118,15 @@ class Compiling(unittest.TestCase):
         self.assertEqual(rows["sum_rows"][3], "128")
 
     def test_runtime_does_not_spill(self):
-        kernels = {"test_conv": ["fxrt_cuda_conv<fxrt_cuda_conv_shape<128, 64, 8, 8, 8>, 4, 0, float, float>", "fxrt_cuda_conv<fxrt_cuda_conv_shape<64, 64, 16, 4, 4>, 4, 2, float, float>", "fxrt_cuda_dw<4, 3, float>"],
+        kernels = {"test_conv": ["fxrt_cuda_conv<fxrt_cuda_conv_shape<128, 64, 8, 8, 8, 1>, 4, 0, float>", "fxrt_cuda_conv<fxrt_cuda_conv_shape<64, 64, 16, 4, 4, 1>, 4, 2, float>",
+                                 "fxrt_cuda_conv<fxrt_cuda_conv_shape<32, 32, 32, 4, 4, 4>, 4, 0, float>", "fxrt_cuda_dw<4, 3, float>"],
                    "test_rows": ["fxrt_cuda_norm<true, false, fxrt_cuda_shape<4, 32, 32>, float>", "fxrt_cuda_softmax_columns<true, float>"],
                    "test_pools": ["fxrt_cuda_pool_windows<false, 4, fxrt_resize2d_desc, float>", "fxrt_cuda_upsample<fxrt_cuda_bilinear, 1, float>"]}
         kernels |= {"test_conv_grad": ["fxrt_cuda_weight_grad<4>", "fxrt_cuda_weight_grad_dw<8>"],
                     "test_conv_gemm": ["fxrt_cuda_wino_input<8>", "fxrt_cuda_wino_output<8>", "fxrt_cuda_im2col<8, __half>"],
                     "test_half_kernels": ["fxrt_cuda_dw<4, 3, __nv_bfloat16>"]}
         kernels |= {"test_gemm": ["fxrt_cuda_gemm_tile<float, 4>", "fxrt_cuda_gemm_tail<__half>"],
-                    "test_attention": ["fxrt_cuda_attention_kernel<float, 4, 8>", "fxrt_cuda_attention_kernel<__half, 4, 2>"]}
+                    "test_attention": ["fxrt_cuda_attention_kernel<float, float, 4, 8>", "fxrt_cuda_attention_kernel<__half, float, 4, 2>"]}
         for source, names in kernels.items():
             with self.subTest(source):
                 done = self.told(source)
