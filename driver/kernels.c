@@ -25,7 +25,7 @@ static void shape_of(const fx_stmt *s, fx_kernel_info *k)
     for (; s && s->kind == FX_ST_LOOP; s = s->body) {
         int64_t n = s->extent.value;
         if (s->loop == FX_LOOP_GRID) {
-            k->grid[s->axis] = (n + s->threads - 1) / s->threads;
+            k->grid[s->axis] = (k->grid[s->axis] ? k->grid[s->axis] : 1) * ((n + s->threads - 1) / s->threads); /* blocks of z are counted by several loops */
             k->block[s->axis] = s->threads;
         } else if (s->loop == FX_LOOP_BLOCK) {
             k->grid[s->axis] = n;
