@@ -143,7 +143,7 @@ static bool has_tail(const fx_program *p, const fx_call_stmt *c)
     int act = (int)field(c, "act");
     const fx_kernel *k = fx_kernel_get(c->kernel);
     bool residual = c->buf[fx_kernel_buf(k, "r")] >= 0, rows_apart = field(c, "r_m") >= field(c, "n");
-    if (act != FXRT_ACT_NONE && act != FXRT_ACT_RELU && act != FXRT_ACT_GELU_TANH)
+    if (!fx_products_activate(act))
         return field(c, "k") > SHORT_SUM || p->bufs[c->buf[fx_kernel_buf(k, "y")]].dtype != FX_F32;
     return residual && !rows_apart;
 }

@@ -103,6 +103,11 @@ bool fx_kernel_takes(const fx_target *target, fx_kernel_id kernel, fx_dtype dtyp
     return kernel == FX_K_conv2d_half ? half : half || dtype == FX_F32;
 }
 
+bool fx_products_activate(int act)
+{
+    return act == FXRT_ACT_NONE || act == FXRT_ACT_RELU || act == FXRT_ACT_GELU_TANH;
+}
+
 /* Two: shares of pixels, and the last one, which may be smaller. */
 int fx_kernel_products(fx_kernel_id kernel)
 {

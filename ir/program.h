@@ -120,6 +120,7 @@ bool fx_kernel_takes(const fx_target *target, fx_kernel_id kernel, fx_dtype dtyp
 /* Of a GPU: how many plans of products (of cuBLASLt) a call of the kernel needs at most; 0: it multiplies none. Its workspace begins with cuBLASLt's
  * (fx_target_products_workspace), behind which is the kernel's own. */
 int fx_kernel_products(fx_kernel_id kernel);
+bool fx_products_activate(int act);                   /* whether cuBLASLt's epilogues have the activation; else a kernel behind the product has it */
 
 typedef struct fx_call_stmt {
     fx_kernel_id kernel;

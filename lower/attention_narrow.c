@@ -30,7 +30,17 @@ static fx_node *source_of(fx_node *x, double *factor)
         x = fx_node_input(x, 0);
     }
     fx_node *from = x && fx_is_call(x, FX_OP__to_copy) ? fx_node_input(x, 0) : NULL;
-    return from && fx_is_call(x, FX_OP__to_copy) && from->type->kind == FX_TYPE_TENSOR && (from->type->dtype == FX_F16 || from->type->dtype == FX_BF16) ? from : NULL;
+    return from && from->type->kind == FX_TYPE_TENSOR && (from->type->dtype == FX_F16 || from->type->dtype == FX_BF16) ? from : NULL;
+}
+
+/* The view `like` of x. */
+static fx_node *view_again(fx_rw *w, const fx_node *like, fx_node *x)
+{
+    fx_call c = fx_rw_call(w, like->op->id);
+    fx_call_node(&c, x);
+    for (int i = 1; i < fx_op_schema(w->ctx, like->op)->n; i++)
+        fx_call_copy(&c, like, i);
+    return fx_rw_node(w, &c, like->name);
 }
 
 /* x without its cast and factors: views of what was cast. */
@@ -40,13 +50,7 @@ static fx_node *viewed(fx_rw *w, fx_node *x)
     if (fx_is_call(x, FX_OP__to_copy))
         return fx_node_input(x, 0);
     fx_node *from = viewed(w, fx_node_input(x, 0));
-    if (is_factor(x, &by))
-        return from;
-    fx_call c = fx_rw_call(w, x->op->id);
-    fx_call_node(&c, from);
-    for (int i = 1; i < fx_op_schema(w->ctx, x->op)->n; i++)
-        fx_call_copy(&c, x, i);
-    return fx_rw_node(w, &c, x->name);
+    return is_factor(x, &by) ? from : view_again(w, x, from);
 }
 
 /* The cast to `dtype` that alone reads n, behind at most MOST_VIEWS views; NULL: there is none. */
@@ -90,13 +94,8 @@ fx_status fx_attention_narrow(fx_lower *l, fx_node *n)
             fx_call_copy(&c, n, i);
     }
     fx_node *y = fx_rw_node(&w, &c, "attention");
-    for (int i = 0; i < n_views; i++) {
-        c = fx_rw_call(&w, views[i]->op->id);
-        fx_call_node(&c, y);
-        for (int p = 1; p < fx_op_schema(w.ctx, views[i]->op)->n; p++)
-            fx_call_copy(&c, views[i], p);
-        y = fx_rw_node(&w, &c, views[i]->name);
-    }
+    for (int i = 0; i < n_views; i++)
+        y = view_again(&w, views[i], y);
     if (w.status == FX_OK)
         fx_node_replace_uses(cast, y);
     return w.status;

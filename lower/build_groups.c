@@ -288,12 +288,13 @@ static void claim_output(fx_build *b, fx_node *n, int i)
     while (at->opcode == FX_CALL_FUNCTION && fx_build_is_resize(at))
         at = fx_node_input(at, 0);
     bool computed = at->opcode == FX_CALL_FUNCTION && at->op->cls != FX_CLASS_VIEW;
-    for (fx_node *part = n; part == n || computed; part = fx_node_input(part, 0)) {
+    const fx_node *last = computed ? at : n;
+    for (fx_node *part = n;; part = fx_node_input(part, 0)) {
         fx_home *h = &b->home[part->id];
         if (h->cat || h->output >= 0)
             return;
         h->output = i;
-        if (part == at)
+        if (part == last)
             break;
     }
     fx_node *from = computed && at->op->id == FX_OP_getitem && fx_node_int(at, 1) == 0 ? fx_node_input(at, 0) : NULL;

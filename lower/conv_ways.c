@@ -39,11 +39,6 @@ size_t fx_conv_counters(const fx_call_stmt *c)
     return fx_kernel_is_conv2d(c->kernel) && fx_call_is_static(c) ? fxrt_cuda_conv2d_counters(&d) : 0;
 }
 
-static bool in_epilogue(int act)
-{
-    return act == FXRT_ACT_NONE || act == FXRT_ACT_RELU || act == FXRT_ACT_GELU_TANH;
-}
-
 /* Tiles are transformed, multiplied and transformed back, a share after the other. */
 static fx_conv_cost wino_cost(const fxrt_conv2d_desc *d)
 {
@@ -59,7 +54,7 @@ static fx_conv_cost half_cost(const fxrt_conv2d_desc *d)
 {
     int64_t pixels = (int64_t)d->n * d->oh * d->ow, share = fxrt_cuda_panel_pixels(d), row = fxrt_cuda_panel_row(d);
     bool padded = row > fxrt_cuda_panel_terms(d);
-    fx_conv_cost cost = {.tail = !in_epilogue(d->act)};
+    fx_conv_cost cost = {.tail = !fx_products_activate(d->act)};
     if (pixels == 0)
         return (fx_conv_cost){0};
     cost.launches = (int)((pixels + share - 1) / share) * (2 + cost.tail) + padded;

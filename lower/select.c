@@ -26,9 +26,9 @@ void fx_call_emit(fx_build *b, fx_node *root, fx_call_stmt *c, const char *title
 
 void fx_call_set_buf(fx_call_stmt *c, const char *name, int buf, fx_dim offset)
 {
-    if (buf < 0)
-        return; /* as it is: a row need not have an argument that is left out */
     int i = fx_kernel_buf(fx_kernel_get(c->kernel), name);
+    if (i < 0 && buf < 0)
+        return; /* a row need not have an argument that is left out */
     c->buf[i] = buf;
     c->offset[i] = offset;
 }

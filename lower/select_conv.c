@@ -75,7 +75,7 @@ static fx_call_stmt *as_product(fx_build *b, const fx_call_stmt *c)
     fx_call_to_desc(c, &d);
     if (!fx_target_is_gpu(&b->p->target) || c->kernel != FX_K_conv2d || !fx_call_is_static(c) || !fxrt_cuda_conv2d_as_gemm(&d, &g))
         return NULL;
-    if (d.act != FXRT_ACT_NONE && d.act != FXRT_ACT_RELU && d.act != FXRT_ACT_GELU_TANH)
+    if (!fx_products_activate(d.act))
         return NULL;
     fx_call_stmt *product = fx_call_new(b, FX_K_matmul);
     fx_call_from_desc(product, &g);
